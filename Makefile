@@ -1,0 +1,37 @@
+# Every target makes the .venv it needs by itself. PYTHON chooses the interpreter (3.11 or newer).
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check benchmark clean
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+install: $(STAMP)  ## create .venv and install everything, exact versions
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("error: Python 3.11 or newer is needed, PYTHON=... chooses another" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP)  ## explain one answer of the embedded model, on the terminal and in demo.html
+	@$(BIN)/python examples/demo.py
+
+test: $(STAMP)  ## run all tests
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+check: $(STAMP)  ## format, lint, types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+benchmark: $(STAMP)  ## measure speed; prints JSON
+	$(BIN)/python benchmarks/scoring.py
+
+clean:  ## remove what the other targets made, but not the model cache
+	rm -rf .venv build dist demo.html demo.json demo.png .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

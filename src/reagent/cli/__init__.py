@@ -1,0 +1,57 @@
+"""The command line: it parses, calls the library and chooses a view, nothing else.
+
+app.py        the commands and their options
+progress.py   the bar on standard error
+"""
+
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command and exit: 0 done, 1 failed, 2 bad usage or bad input, 130 interrupted."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    end = words.index("--") if "--" in words else len(words)
+    debug = "--debug" in words[:end]
+    words = [word for i, word in enumerate(words) if i >= end or word != "--debug"]
+    if debug:
+        sys.exit(_run(words))
+    try:
+        code = _run(words)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        code = 130
+    except BrokenPipeError:  # the reader went away, as in `reagent … | head`
+        sys.stderr.close()
+        code = 1
+    except Exception as error:
+        code = _explain_failure(error)
+    sys.exit(code)
+
+
+def _run(words: list[str]) -> int:
+    import typer
+
+    from reagent.cli.app import app
+
+    try:
+        result = app(words, prog_name="reagent", standalone_mode=False)
+    except typer.Abort as error:
+        raise KeyboardInterrupt from error
+    if result == 130:  # typer catches the interrupt itself
+        raise KeyboardInterrupt
+    sys.stdout.flush()
+    return result if isinstance(result, int) else 0
+
+
+def _explain_failure(error: Exception) -> int:
+    from reagent.errors import ReagentError
+
+    if isinstance(error, ReagentError):
+        message, code = str(error), error.exit_code
+    elif hasattr(error, "format_message"):  # wrong usage, found by typer
+        message, code = f"{error.format_message()} (see reagent --help)", 2
+    else:
+        message, code = f"unexpected {type(error).__name__}: {error} (run again with --debug for details)", 1
+    print("error: " + " ".join(message.split()), file=sys.stderr)
+    return code

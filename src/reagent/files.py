@@ -1,0 +1,55 @@
+"""Files that are written whole or not at all."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from reagent.errors import FileError
+
+
+def write_whole(path: str | Path, content: str | bytes) -> Path:
+    """Write to a temporary file beside `path`, then rename: a reader never sees half a file."""
+    path = Path(path)
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    handle, temporary = _temporary_beside(path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException as error:
+        Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _cannot_write(path, error) from error
+        raise
+    return path
+
+
+def check_writable(path: str | Path) -> None:
+    """Fail now, before any work, if `write_whole(path)` would fail later."""
+    handle, temporary = _temporary_beside(Path(path))
+    os.close(handle)
+    os.unlink(temporary)
+
+
+def _temporary_beside(path: Path) -> tuple[int, str]:
+    if path.is_dir():
+        raise FileError(f"cannot write {str(path)!r}: it is a folder; give a file name")
+    if not path.parent.is_dir():
+        raise FileError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}; create it first")
+    if path.exists() and not os.access(path, os.W_OK):
+        raise FileError(f"cannot write {str(path)!r}: it is write-protected; choose another path")
+    try:
+        return tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _cannot_write(path: Path, error: OSError) -> FileError:
+    return FileError(f"cannot write {str(path)!r}: {error.strerror or error}; choose another path")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,55 @@
+"""What a method is given and what it returns."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from reagent.models.protocol import Case, Floats, Model
+from reagent.replacers.proposals import Proposals
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """The scores of a case, and how they came about; row t has len(input) + t numbers."""
+
+    scores: list[Floats]
+    steps: list[int]
+    stopped: list[str]
+    runs: list[list[int]]
+    probes: int
+    stopping_tests: int
+    effects: list[Floats] | None = None
+    stderr: list[Floats] | None = None
+    effect_unit: str | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a method is; `total` may shrink when a search stops early."""
+
+    done: int
+    total: int
+    unit: str
+    note: str = ""
+
+
+Report = Callable[[Progress], None]
+
+
+def silent(_: Progress) -> None:
+    """The report of someone who does not look."""
+
+
+class Method(Protocol):
+    """Hyperparameters are the fields of a frozen dataclass; everything else comes with the call."""
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Provenance: the hyperparameters."""
+        ...
+
+    def attribute(
+        self, model: Model, case: Case, proposals: Proposals, rng: np.random.Generator, report: Report = silent
+    ) -> Attribution: ...

@@ -1,0 +1,182 @@
+"""ReAGent as published: Zhao and Shan, "ReAGent: A Model-agnostic Feature Attribution Method for Generative
+Language Models", Algorithm 1 and its equations.
+
+The published loop is sequential: replace some tokens, update the scores, test, again. But what is
+replaced never depends on the scores, so `ahead` steps are drawn and scored in one batch; running sums
+then give the scores after every step, and a second batch makes every stopping test. The law is the
+same, and for the same random numbers so is every result.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from reagent.errors import InputError
+from reagent.methods.protocol import Attribution, Progress, Report, silent
+from reagent.models.protocol import Case, Floats, Ids, Mask, Model, TargetScores
+from reagent.options import check_range
+from reagent.replacers.proposals import Proposals
+
+LARGEST_DROP = 1 - 1e-6  # the logit of Eq. 6 is infinite at 1
+
+
+@dataclass(frozen=True)
+class Published:
+    """The hyperparameters of the paper."""
+
+    ratio: float = 0.3  # r: share of the context replaced in each step
+    keep: float | int = 0.3  # stopping test: share (or, from 1 on, number) of the most important tokens kept
+    top_k: int = 3  # k: the target must be among the model's k likeliest tokens
+    runs: int = 3  # independent runs to average
+    max_steps: int = 1000  # where a run that does not stop is cut off
+    ahead: int = 32  # steps drawn and scored at once; changes the speed only
+
+    def __post_init__(self) -> None:
+        owner = "preset 'paper'"
+        check_range(owner, "ratio", self.ratio, 1e-9, 1)
+        check_range(owner, "keep", self.keep, 1e-9)
+        if self.keep >= 1 and self.keep != int(self.keep):
+            raise InputError(f"keep of {owner} must be a share below 1 or a whole number of tokens, got {self.keep!r}")
+        for name in ("top_k", "runs", "max_steps", "ahead"):
+            check_range(owner, name, getattr(self, name), 1)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def attribute(
+        self, model: Model, case: Case, proposals: Proposals, rng: np.random.Generator, report: Report = silent
+    ) -> Attribution:
+        """Explain every output token, one after another."""
+        work = _Work(self, len(case.output), report)
+        scores, outcomes = [], []
+        for t in range(len(case.output)):
+            target = _Target.of(model, case, proposals, t)
+            children = rng.spawn(self.runs)  # one stream per run: a run cannot shift the draws of the next
+            runs = [] if target.size < 2 else [self._run(target, child, work) for child in children]
+            scores.append(target.spread(_average(runs, target.size)))
+            outcomes.append(runs)
+        return Attribution(
+            scores=scores,
+            steps=[sum(run.steps for run in runs) for runs in outcomes],
+            stopped=[_reason(runs) for runs in outcomes],
+            runs=[[run.steps for run in runs] for runs in outcomes],
+            probes=work.probes,
+            stopping_tests=work.tests,
+        )
+
+    def _run(self, target: "_Target", rng: np.random.Generator, work: "_Work") -> "_Run":
+        """Algorithm 1, in blocks that grow to `ahead` steps, since many runs stop early."""
+        n = target.size
+        replaced = max(1, round(self.ratio * n))
+        kept = min(n, self.keep if self.keep >= 1 else max(1, round(self.keep * n)))
+        state = rng.random(n)  # line 1: random scores, on the logit scale
+        steps, block = 0, min(4, self.ahead)
+        while steps < self.max_steps:
+            block = min(block, self.max_steps - steps)
+            chosen_by, replaced_by, tested_by = rng.random((block, 3, n)).swapaxes(0, 1)
+            selection = _smallest(chosen_by, replaced)  # line 3: R, [block, n]
+            gain = target.gain(selection, replaced_by)[:, None]  # lines 4 and 5, [block, 1]
+            # Line 6, Eq. 5 and 6: + on what was replaced, − on what was not, since logit(1 − p) = −logit(p).
+            path = np.cumsum(np.concatenate([state[None], np.where(selection, gain, -gain)]), axis=0)
+            unimportant = _smallest(path[:-1], n - int(kept))
+            met = target.score(unimportant, tested_by).rank < self.top_k  # line 2, before each of the steps
+            work.add(block, left=self.max_steps - steps - block, run_is_over=bool(met.any()))
+            if met.any():
+                first = int(met.argmax())
+                return _Run(_softmax(path[first]), steps + first, stopped=True)
+            state, steps = path[-1], steps + block
+            block = min(2 * block, self.ahead)
+        return _Run(_softmax(state), steps, stopped=False)
+
+
+class _Run(NamedTuple):
+    scores: Floats  # [n], sums to 1
+    steps: int
+    stopped: bool  # by its own condition, before the maximum
+
+
+@dataclass(frozen=True)
+class _Target:
+    """One output token and the n positions before it that may be replaced."""
+
+    model: Model
+    ids: Ids  # [position + 1], the target last
+    free: Ids  # [n]
+    proposals: Proposals  # for the free positions
+    probability: float  # p(x_t | X)
+
+    @classmethod
+    def of(cls, model: Model, case: Case, proposals: Proposals, t: int) -> "_Target":
+        position = len(case.input) + t
+        free = np.flatnonzero(proposals.replaceable[:position])
+        logprob = case.output[t].logprob
+        assert logprob is not None, "the case comes with log-probabilities"
+        return cls(model, case.ids[: position + 1], free, proposals.at(free), float(np.exp(logprob)))
+
+    @property
+    def size(self) -> int:
+        return len(self.free)
+
+    def score(self, selection: Mask, uniform: Floats) -> TargetScores:
+        """Replace the selected positions [batch, n] and ask for the target: [batch] each."""
+        sequences = np.repeat(self.ids[None], len(selection), axis=0)
+        sequences[:, self.free] = np.where(selection, self.proposals.draw(uniform), self.ids[self.free])
+        answer = self.model.score(sequences, np.array([len(self.ids) - 1]), self.ids[-1:])
+        return TargetScores(answer.logprob[:, 0], answer.rank[:, 0])
+
+    def gain(self, selection: Mask, uniform: Floats) -> Floats:
+        """g = logit((Δp + 1) / 2) of Eq. 6, where Δp is how much less likely the target became (Eq. 4)."""
+        drop = self.probability - np.exp(self.score(selection, uniform).logprob)
+        drop = np.clip(drop, -LARGEST_DROP, LARGEST_DROP)
+        return np.asarray(np.log1p(drop) - np.log1p(-drop))
+
+    def spread(self, scores: Floats) -> Floats:
+        """Scores of the free positions among all positions: what may not be replaced has 0."""
+        row = np.zeros(len(self.ids) - 1)
+        row[self.free] = scores
+        return row
+
+
+class _Work:
+    """Counts what was done, and tells how much is left at most."""
+
+    def __init__(self, settings: Published, targets: int, report: Report) -> None:
+        self.probes = self.tests = self.steps = 0
+        self.total = targets * settings.runs * settings.max_steps
+        self.report = report
+
+    def add(self, steps: int, left: int, run_is_over: bool) -> None:
+        self.probes += steps
+        self.tests += steps
+        self.steps += steps
+        if run_is_over:
+            self.total -= left
+        self.report(Progress(self.steps, self.total, "steps"))
+
+
+def _smallest(values: Floats, count: int) -> Mask:
+    """Marks the `count` smallest values of each row."""
+    rank = np.argsort(np.argsort(values, axis=-1, kind="stable"), axis=-1, kind="stable")
+    return np.asarray(rank < count)
+
+
+def _softmax(logits: Floats) -> Floats:
+    weights = np.exp(logits - logits.max())
+    return np.asarray(weights / weights.sum())
+
+
+def _average(runs: list[_Run], size: int) -> Floats:
+    """The mean of the runs that stopped by themselves; of all runs where none did; uniform with no run."""
+    counted = [run.scores for run in runs if run.stopped] or [run.scores for run in runs]
+    return np.asarray(np.mean(counted, axis=0)) if counted else np.full(size, 1 / max(size, 1))
+
+
+def _reason(runs: list[_Run]) -> str:
+    if not runs:
+        return "single"
+    stopped = [run for run in runs if run.stopped]
+    if not stopped:
+        return "maximum"
+    return "start" if any(run.steps == 0 for run in stopped) else "condition"

@@ -1,0 +1,14 @@
+"""What answers "how likely is this token?".
+
+protocol.py   the question, and what else a model may be able to do
+loading.py    a name, folder, file or pair of objects → a model
+local.py      `transformers` causal LMs
+embedded.py   the model that comes with the package index, fetched on first use
+gguf.py       GGUF files as folders that `transformers` loads
+scripted.py   a plain function as a model, for tests
+"""
+
+from reagent.models.loading import load_model
+from reagent.models.protocol import Case, Model
+
+__all__ = ["Case", "Model", "load_model"]

@@ -1,0 +1,222 @@
+"""Causal language models that run here, through `transformers`. No code per model family."""
+
+import inspect
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from reagent.errors import InputError
+from reagent.explanation import Token
+from reagent.models.protocol import Case, Ids, Meter, Predictions, TargetScores
+from reagent.models.tokens import Span, spans_by_decoding, tile
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+TOKENS_AT_ONCE = 2048  # tokens per forward pass of a batch
+LOGITS_AT_ONCE = 64 * 2**20  # logits held at once: 256 MiB in float32
+
+
+class LocalModel:
+    """A `transformers` causal LM and its tokenizer.
+
+    `tokens_at_once` and `logits_at_once` bound the memory of one batch. They change how batches are
+    cut and nothing else: draws are the same, scores agree to about 1e-5.
+    """
+
+    def __init__(
+        self,
+        network: "PreTrainedModel",
+        tokenizer: "PreTrainedTokenizerBase",
+        *,
+        name: str = "",
+        revision: str | None = None,
+        backend: str = "transformers",
+        tokens_at_once: int = TOKENS_AT_ONCE,
+        logits_at_once: int = LOGITS_AT_ONCE,
+    ) -> None:
+        network.train(False).requires_grad_(False)
+        self.network = network
+        self.tokenizer = tokenizer
+        self.meter = Meter()
+        self.tokens_at_once = tokens_at_once
+        self.logits_at_once = logits_at_once
+        self._name = name or str(getattr(network, "name_or_path", "")) or type(network).__name__
+        self._revision = revision
+        self._backend = backend
+        self._takes_positions = "logits_to_keep" in inspect.signature(network.forward).parameters
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        dtype = str(self.network.dtype).removeprefix("torch.")
+        return {"id": self._name, "revision": self._revision, "dtype": dtype, "backend": self._backend}
+
+    @property
+    def context_length(self) -> int | None:
+        return getattr(self.network.config.get_text_config(), "max_position_embeddings", None)
+
+    @cached_property
+    def special_ids(self) -> frozenset[int]:
+        added: Mapping[int, Any] = getattr(self.tokenizer, "added_tokens_decoder", {})
+        return frozenset(self.tokenizer.all_special_ids) | {i for i, token in added.items() if token.special}
+
+    @cached_property
+    def ordinary_ids(self) -> Ids:
+        ids = [i for i in range(len(self.tokenizer)) if i not in self.special_ids and i < self._vocabulary_size]
+        texts = self.tokenizer.batch_decode([[i] for i in ids])
+        return np.array([i for i, text in zip(ids, texts, strict=True) if _is_ordinary(text)], dtype=np.int64)
+
+    # --- text to tokens ---
+
+    def case(self, prompt: str, target: str | None = None, max_new_tokens: int = 10) -> Case:
+        if not prompt.strip():
+            raise InputError("the prompt is empty: give some text to explain")
+        source = self._read(prompt)
+        ids = [i for token in source for i in token.ids]
+        if target is None:
+            self._check_length(len(ids) + max_new_tokens, f"{max_new_tokens} new tokens")
+            completion, output = self._continue(ids, max_new_tokens)
+        else:
+            completion, output = target, self._read_target(prompt, ids, target)
+            self._check_length(len(ids) + len(output), "the target")
+        return Case(prompt, completion, source, output)
+
+    def _read(self, text: str, special: bool = True) -> tuple[Token, ...]:
+        ids, spans = self._encode(text, special)
+        names = self.tokenizer.convert_ids_to_tokens(ids)
+        return tuple(
+            Token((i,), text[a:b] if a < b else str(name), a, b, protected=i in self.special_ids)
+            for i, (a, b), name in zip(ids, spans, names, strict=True)
+        )
+
+    def _encode(self, text: str, special: bool) -> tuple[list[int], list[Span]]:
+        """Ids and spans; what the tokenizer puts after the text (an end token) is left out."""
+        fast = self.tokenizer.is_fast
+        encoded = self.tokenizer(text, add_special_tokens=special, return_offsets_mapping=fast)
+        ids = list(encoded["input_ids"])
+        if fast:
+            spans = tile([tuple(pair) for pair in encoded["offset_mapping"]], len(text))
+        else:
+            spans = spans_by_decoding(self._decode, [], ids)
+        while ids and ids[-1] in self.special_ids and spans[-1][0] == spans[-1][1]:
+            ids.pop()
+            spans.pop()
+        return ids, spans
+
+    def _read_target(self, prompt: str, ids: list[int], target: str) -> tuple[Token, ...]:
+        """The target as the tokens that follow the prompt; alone, where the two would merge into one token."""
+        if not target:
+            raise InputError("the target is empty: give the text that the model said, or leave --target out")
+        together = self._read(prompt + target)
+        n = len(prompt)
+        if [t.ids[0] for t in together[: len(ids)]] == ids and all(t.start >= n for t in together[len(ids) :]):
+            return tuple(Token(t.ids, t.text, t.start - n, t.end - n) for t in together[len(ids) :])
+        return tuple(Token(t.ids, t.text, t.start, t.end) for t in self._read(target, special=False))
+
+    def _continue(self, ids: list[int], max_new_tokens: int) -> tuple[str, tuple[Token, ...]]:
+        new = self._generate(ids, max_new_tokens)
+        if not new:
+            raise InputError("the model ends the text right after the prompt: give a --target to explain")
+        completion = self._decode([*ids, *new])[len(self._decode(ids)) :]
+        spans = spans_by_decoding(self._decode, ids, new)
+        return completion, tuple(Token((i,), completion[a:b], a, b) for i, (a, b) in zip(new, spans, strict=True))
+
+    def _decode(self, ids: Sequence[int]) -> str:
+        return str(self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
+
+    def _check_length(self, length: int, what: str) -> None:
+        limit = self.context_length
+        if limit is not None and length > limit:
+            raise InputError(
+                f"the prompt and {what} take {length} tokens, and {self._name!r} reads at most {limit}: shorten them"
+            )
+
+    # --- questions to the network ---
+
+    @torch.inference_mode()
+    def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
+        length = int(positions.max())  # the last target itself is never read
+        rows = self._rows_at_once(length, len(positions))
+        if rows == 0:  # so many targets that one sequence is too much: half of them at a time
+            half = len(positions) // 2
+            parts = [self.score(sequences, positions[s], targets[s]) for s in (slice(half), slice(half, None))]
+            return TargetScores(*(np.concatenate(columns, axis=1) for columns in zip(*parts, strict=True)))
+        self.meter.add(len(sequences), length)
+        ids, wanted = self._tensor(sequences[:, :length]), self._tensor(targets)
+        logprobs, ranks = [], []
+        for chunk in torch.split(ids, rows):  # [rows, length]
+            logits = self._logits(chunk, self._tensor(positions - 1)).float()  # [rows, targets, vocabulary]
+            own = logits.gather(-1, wanted.expand(len(chunk), -1)[..., None])  # [rows, targets, 1]
+            logprobs.append((own.squeeze(-1) - logits.logsumexp(-1)).cpu())
+            ranks.append((logits > own).sum(-1).cpu())
+        return TargetScores(torch.cat(logprobs).double().numpy(), torch.cat(ranks).numpy())
+
+    @torch.inference_mode()
+    def predict(self, sequence: Ids, k: int) -> Predictions:
+        self.meter.add(1, len(sequence) - 1)
+        k = min(k, self._vocabulary_size - len(self.special_ids))
+        ids = self._tensor(sequence[None, :-1])
+        special = self._tensor(np.array(sorted(i for i in self.special_ids if i < self._vocabulary_size), np.int64))
+        best_ids, best_logprobs = [], []
+        for where in torch.split(torch.arange(ids.shape[1], device=ids.device), max(1, self._targets_at_once)):
+            logprobs = self._logits(ids, where)[0].float().log_softmax(-1)  # [positions, vocabulary]
+            logprobs[:, special] = -torch.inf
+            top = logprobs.topk(k, dim=-1)
+            best_ids.append(top.indices.cpu())
+            best_logprobs.append(top.values.cpu())
+        return Predictions(torch.cat(best_ids).numpy(), torch.cat(best_logprobs).double().numpy())
+
+    @torch.inference_mode()
+    def _generate(self, ids: list[int], max_new_tokens: int) -> list[int]:
+        """Greedy continuation, without the end token."""
+        last_only = {"logits_to_keep": 1} if self._takes_positions else {}
+        new: list[int] = []
+        step, past = self._tensor(np.array([ids], dtype=np.int64)), None
+        for _ in range(max_new_tokens):
+            answer = self.network(step, past_key_values=past, use_cache=True, **last_only)
+            past = answer.past_key_values
+            step = answer.logits[:, -1:].argmax(-1)  # [1, 1]
+            if int(step) in self._end_ids:
+                break
+            new.append(int(step))
+        return new
+
+    def _logits(self, ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+        """Logits at the positions `where` only: the full [rows, length, vocabulary] is never built."""
+        if self._takes_positions:
+            logits = self.network(ids, use_cache=False, logits_to_keep=where).logits
+        else:
+            logits = self.network(ids, use_cache=False).logits[:, where]
+        return torch.as_tensor(logits)
+
+    def _rows_at_once(self, length: int, targets: int) -> int:
+        """How many sequences fit in one batch; 0 if not even one does."""
+        if targets > self._targets_at_once and targets > 1:
+            return 0
+        by_logits = max(1, self._targets_at_once // targets)
+        return min(by_logits, max(1, self.tokens_at_once // length))
+
+    @property
+    def _targets_at_once(self) -> int:
+        return self.logits_at_once // self._vocabulary_size
+
+    @property
+    def _vocabulary_size(self) -> int:
+        return int(self.network.config.get_text_config().vocab_size)
+
+    @cached_property
+    def _end_ids(self) -> frozenset[int]:
+        ends: set[int] = set()
+        for value in (getattr(self.network.generation_config, "eos_token_id", None), self.tokenizer.eos_token_id):
+            ends.update(value if isinstance(value, list) else [] if value is None else [value])
+        return frozenset(ends)
+
+    def _tensor(self, array: Ids) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self.network.device)
+
+
+def _is_ordinary(text: str) -> bool:
+    return bool(text.strip()) and text.isprintable() and "\N{REPLACEMENT CHARACTER}" not in text

@@ -1,0 +1,141 @@
+"""What a model is asked. A backend is anything that answers; no class here is inherited from.
+
+The one question of the seam is `Model.score`. Everything else a method may want is a capability: a
+small protocol of its own, which a model may or may not have.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from reagent.errors import CapabilityError, InputError
+from reagent.explanation import Token
+
+Ids = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+
+class TargetScores(NamedTuple):
+    """How likely each target was in each sequence; rank 0 is the model's first choice."""
+
+    logprob: Floats  # [batch, targets]
+    rank: Ids  # [batch, targets]
+
+
+class Predictions(NamedTuple):
+    """The most likely next tokens, best first."""
+
+    ids: Ids  # [positions, k]
+    logprob: Floats  # [positions, k]
+
+
+@dataclass
+class Meter:
+    """Counts what a model was asked: one forward pass is one sequence, however batches were cut."""
+
+    forward_passes: int = 0
+    tokens: int = 0
+
+    def add(self, sequences: int, length: int) -> None:
+        self.forward_passes += sequences
+        self.tokens += sequences * length
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to explain: a prompt and its continuation, as this model's tokens."""
+
+    prompt: str
+    completion: str
+    input: tuple[Token, ...]
+    output: tuple[Token, ...]
+
+    def __post_init__(self) -> None:
+        if not any(not token.protected for token in self.input):
+            raise InputError("there is nothing to explain: the prompt has no token that may be replaced")
+        if not self.output:
+            raise InputError("there is nothing to explain: the continuation is empty")
+
+    @property
+    def ids(self) -> Ids:
+        """Prompt and continuation as one sequence [len(input) + len(output)]."""
+        return np.array([i for token in self.input + self.output for i in token.ids], dtype=np.int64)
+
+    @property
+    def protected(self) -> Mask:
+        """Which positions of `ids` must never be replaced."""
+        return np.array([token.protected for token in self.input + self.output])
+
+    @property
+    def positions(self) -> Ids:
+        """Where the targets stand in `ids`: one for each output token."""
+        return np.arange(len(self.input), len(self.input) + len(self.output))
+
+    @property
+    def targets(self) -> Ids:
+        """The ids of the output tokens."""
+        return self.ids[self.positions]
+
+    def with_logprobs(self, model: "Model") -> "Case":
+        """The same case, with log p(x_t | X) beside every output token: one forward pass."""
+        logprobs = model.score(self.ids[None], self.positions, self.targets).logprob[0]
+        output = (replace(token, logprob=float(p)) for token, p in zip(self.output, logprobs, strict=True))
+        return replace(self, output=tuple(output))
+
+
+class Model(Protocol):
+    """What every backend can do."""
+
+    meter: Meter
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """Provenance: id, revision, dtype, backend."""
+        ...
+
+    def case(self, prompt: str, target: str | None = None, max_new_tokens: int = 10) -> Case:
+        """Split prompt and target into tokens; with no target, the model's own greedy continuation."""
+        ...
+
+    def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
+        """How likely is `targets[j]` at `positions[j]`, given everything before it?
+
+        `sequences` is [batch, length], all of one length. One pass per sequence answers for all targets.
+        """
+        ...
+
+
+@runtime_checkable
+class PredictsTokens(Protocol):
+    """Names its most likely next tokens (needed by the replacers `self` and `infill`)."""
+
+    def predict(self, sequence: Ids, k: int) -> Predictions:
+        """For each position 1 … length-1 of `sequence`, the `k` likeliest tokens given what stands before.
+
+        Special tokens are left out. Fewer than `k` come back where the vocabulary is smaller.
+        """
+        ...
+
+
+@runtime_checkable
+class HasVocabulary(Protocol):
+    """Knows which of its tokens are ordinary text."""
+
+    @property
+    def ordinary_ids(self) -> Ids:
+        """Ids of tokens that are printable text and not special."""
+        ...
+
+
+def require(model: Model, capability: type, wanted_by: str) -> None:
+    """Stop before any work if `model` lacks what `wanted_by` needs."""
+    if not isinstance(model, capability):
+        what = (capability.__doc__ or capability.__name__).split(" (")[0].rstrip(".").lower()
+        raise CapabilityError(
+            f"{wanted_by} needs a model that {what}, which {model.info['id']!r} "
+            f"({model.info['backend']}) does not: choose another model or another method"
+        )

@@ -1,0 +1,36 @@
+"""What may stand in a token's place.
+
+proposals.py         the table that every replacer fills, and drawing from it
+self_predictions.py  `self`: the explained model's own predictions
+uniform.py           `random`: any ordinary token
+"""
+
+from typing import Any
+
+from reagent.errors import UnknownNameError
+from reagent.options import with_options
+from reagent.replacers.proposals import Proposals, Replacer
+from reagent.replacers.self_predictions import SelfReplacer
+from reagent.replacers.uniform import UniformReplacer
+
+# id → (the replacer with its default options, what it is in one line)
+REPLACERS: dict[str, tuple[Replacer, str]] = {
+    "self": (SelfReplacer(), "the explained model's own predictions from the left; one forward pass"),
+    "random": (UniformReplacer(), "any printable token of the vocabulary, uniformly; no forward pass"),
+}
+AUTO = "self"  # what `auto` stands for
+
+
+def make_replacer(name: str = "auto", **options: Any) -> Replacer:
+    """A replacer by its id.
+
+    >>> make_replacer("self", candidates=5)
+    SelfReplacer(candidates=5, weighted=False)
+    """
+    chosen = AUTO if name == "auto" else name
+    if chosen not in REPLACERS:
+        raise UnknownNameError("replacer", name, ["auto", *REPLACERS])
+    return with_options(REPLACERS[chosen][0], options, f"replacer {chosen!r}")
+
+
+__all__ = ["REPLACERS", "Proposals", "Replacer", "make_replacer"]

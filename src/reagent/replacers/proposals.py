@@ -1,0 +1,73 @@
+"""Proposals: for each position, the tokens that may stand in its place. Drawing is the same for every replacer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from reagent.models.protocol import Case, Floats, Ids, Mask, Model
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """A table of replacements, K for each position; weight 0 marks a place in the table that is not used.
+
+    >>> table = Proposals(original=np.array([7, 8]), ids=np.array([[1, 2], [3, 0]]), weights=np.array([[1, 1], [1, 0]]))
+    >>> table.draw(np.array([[0.2, 0.9], [0.7, 0.1]]))
+    array([[1, 3],
+           [2, 3]])
+    """
+
+    original: Ids  # [length]
+    ids: Ids  # [length, K]
+    weights: Floats  # [length, K], any scale, the original token has none
+
+    @property
+    def replaceable(self) -> Mask:
+        """Positions that have at least one proposal."""
+        return np.asarray(self.weights.sum(-1) > 0)
+
+    def at(self, positions: Ids) -> "Proposals":
+        """The same table for some of the positions."""
+        return Proposals(self.original[positions], self.ids[positions], self.weights[positions])
+
+    def draw(self, uniform: Floats) -> Ids:
+        """A replacement for every position, [batch, length], by inverting the weights at `uniform` in [0, 1).
+
+        The numbers come from outside so that the same draws can be made one by one or in one go.
+        """
+        total = self.weights.sum(-1, keepdims=True)  # [length, 1]
+        cumulative = np.cumsum(self.weights, axis=-1) / np.where(total > 0, total, 1)
+        column = np.empty(uniform.shape, dtype=np.int64)
+        for i, row in enumerate(cumulative):
+            column[:, i] = np.searchsorted(row, uniform[:, i] * row[-1], side="right")
+        column = np.minimum(column, self._last_used)
+        drawn = self.ids[np.arange(len(self.ids)), column]
+        return np.where(self.replaceable, drawn, self.original)
+
+    @property
+    def _last_used(self) -> Ids:
+        """The last column with a weight: rounding must not carry a draw past it."""
+        columns = np.arange(self.weights.shape[1])
+        return np.asarray(np.where(self.weights > 0, columns, 0).max(-1))
+
+
+class Replacer(Protocol):
+    """Called once per text."""
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        """Provenance: id and parameters."""
+        ...
+
+    def propose(self, model: Model, case: Case, rng: np.random.Generator) -> Proposals:
+        """Proposals for every position of prompt and continuation; none for protected positions."""
+        ...
+
+
+def table(case: Case, ids: Ids, weights: Floats) -> Proposals:
+    """Proposals without what must not be proposed: the original token, and anything for protected positions."""
+    original = case.ids
+    allowed = (ids != original[:, None]) & ~case.protected[:, None]
+    return Proposals(original, ids, np.where(allowed, weights, 0.0))

@@ -1,0 +1,31 @@
+"""Any ordinary token of the vocabulary, whatever the context: the paper's "Random"."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from reagent.models.protocol import Case, HasVocabulary, Model, require
+from reagent.options import check_range
+from reagent.replacers.proposals import Proposals, table
+
+
+@dataclass(frozen=True)
+class UniformReplacer:
+    """`candidates` tokens per position, drawn uniformly from printable, non-special tokens."""
+
+    candidates: int = 256
+
+    def __post_init__(self) -> None:
+        check_range("the replacer", "candidates", self.candidates, 1)
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        return {"id": "random", **asdict(self)}
+
+    def propose(self, model: Model, case: Case, rng: np.random.Generator) -> Proposals:
+        require(model, HasVocabulary, "replacer 'random'")
+        assert isinstance(model, HasVocabulary)
+        ids = rng.choice(model.ordinary_ids, size=(len(case.ids), self.candidates))
+        return table(case, ids, np.ones(ids.shape))

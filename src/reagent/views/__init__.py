@@ -1,0 +1,1 @@
+"""Pictures of an Explanation: terminal, HTML page, PNG."""

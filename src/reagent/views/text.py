@@ -1,0 +1,143 @@
+"""How tokens are made readable; every view uses this.
+
+Two forms. *Running text* is what a person reads: the prompt and the completion as they are, cut at
+tokens. A *label* names one token outside its text, in a table or beside an axis, so spaces and
+newlines become visible and the pieces of one character are told apart.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from unicodedata import bidirectional, category
+
+from reagent.explanation import Explanation, Token
+
+SPACE, NEWLINE, TAB = "·", "⏎", "⇥"
+CONTINUED = "⁺"  # stands for a later piece of a character that was already shown
+MANY_SPACES = 4
+
+# Format characters that steer the layout or hide text. The others of their category are either
+# visible (Arabic number signs) or harmless and needed (marks of direction, joiners).
+_STEERING = {"BN", "LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
+_JOINERS = "\u200c\u200d"
+_INVISIBLE = {*_JOINERS, "\u200e", "\u200f", "\u061c", *map(chr, range(0xFE00, 0xFE10))}  # + variation selectors
+
+
+class Kind(StrEnum):
+    TOKEN = "token"
+    CONTINUED = "continued"  # a later piece of a character
+    SPECIAL = "special"  # a token that stands outside the text
+    GAP = "gap"  # text that belongs to no token
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of running text; `position` counts through the prompt's tokens, then the output's."""
+
+    text: str
+    kind: Kind
+    position: int | None
+
+
+def visible(text: str) -> str:
+    r"""The text with everything replaced that could steer a terminal or hide; newline and tab stay.
+
+    >>> visible("a\x1b[31m\u202eb\n")
+    'a␛[31m⟨U+202E⟩b\n'
+    """
+    return "".join(map(_visible, text))
+
+
+def label(token: Token) -> str:
+    r"""A name for one token that shows its spaces and newlines.
+
+    >>> label(Token(ids=(1,), text=" Japan\n", start=0, end=7))
+    '·Japan⏎'
+    """
+    text = visible(token.text).replace("\n", NEWLINE).replace("\t", TAB)
+    if not text:
+        return "#" + ",".join(map(str, token.ids))
+    if _INVISIBLE.issuperset(text):
+        return " ".join(f"U+{ord(character):04X}" for character in text)
+    body = text.strip()
+    before = _spaces(len(text) - len(text.lstrip()))
+    after = _spaces(len(text) - len(text.rstrip())) if body else ""
+    if body and category(body[0]).startswith("M"):
+        body = "◌" + body  # a combining mark needs something to sit on
+    return before + body + after
+
+
+def labels(explanation: Explanation) -> list[str]:
+    """One label for each token of the prompt, then one for each token of the output."""
+    return [
+        label(token) if of == 1 else f"{label(token)} ({number}/{of})"
+        for tokens in (explanation.input, explanation.output)
+        for token, (number, of) in zip(tokens, _piece_numbers(tokens), strict=True)
+    ]
+
+
+def running(explanation: Explanation) -> list[Piece]:
+    """The prompt, then the completion, cut at tokens; nothing of the two texts is lost or shown twice."""
+    return [
+        *_cut(explanation.prompt, explanation.input, first=0),
+        *_cut(explanation.completion, explanation.output, first=len(explanation.input)),
+    ]
+
+
+def cropped(text: str, length: int) -> str:
+    """At most `length` characters.
+
+    >>> cropped("international", 6)
+    'inter…'
+    """
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def _cut(text: str, tokens: Sequence[Token], first: int) -> Iterator[Piece]:
+    shown = 0  # how much of the text is already out
+    for position, token in enumerate(tokens, start=first):
+        if token.end <= token.start:
+            yield Piece(label(token), Kind.SPECIAL, position)
+            continue
+        if token.start > shown:
+            yield Piece(visible(text[shown : token.start]), Kind.GAP, None)
+        # A byte token may hold a space and the first byte of a character, so spans can also overlap in part.
+        new = token.text[max(0, shown - token.start) :]
+        yield Piece(visible(new) or CONTINUED, Kind.TOKEN if new else Kind.CONTINUED, position)
+        shown = max(shown, token.end)
+    if shown < len(text):
+        yield Piece(visible(text[shown:]), Kind.GAP, None)
+
+
+def _piece_numbers(tokens: Sequence[Token]) -> list[tuple[int, int]]:
+    """For each token, which piece it is of how many: tokens whose spans overlap share a character."""
+    groups: list[int] = []
+    end = 0
+    for token in tokens:
+        if groups and token.start < min(end, token.end):
+            groups[-1] += 1
+        else:
+            groups.append(1)
+        end = token.end
+    return [(number, size) for size in groups for number in range(1, size + 1)]
+
+
+def _visible(character: str) -> str:
+    if character in "\n\t":
+        return character
+    match category(character):
+        case "Cc" if character < "\x20":
+            return chr(0x2400 + ord(character))
+        case "Cc" if character == "\x7f":
+            return "␡"
+        case "Cs":  # half of a surrogate pair: no encoding can write it
+            return "�"
+        case "Cf" if character in _JOINERS or bidirectional(character) not in _STEERING:
+            return character
+        case "Cc" | "Cf" | "Zl" | "Zp":
+            return f"⟨U+{ord(character):04X}⟩"
+    return character
+
+
+def _spaces(count: int) -> str:
+    return SPACE * count if count < MANY_SPACES else f"{SPACE}×{count}"

@@ -1,0 +1,44 @@
+"""Fixtures that several test files share."""
+
+from pathlib import Path
+
+import pytest
+
+from reagent.models.loading import load_model
+from reagent.models.local import LocalModel
+from reagent.models.protocol import Model
+
+PROMPT = (
+    "My aunt moved to Japan to teach music. (Her old piano is still standing in our garage). "
+    "She rents a small flat in the capital,"
+)
+
+
+@pytest.fixture(scope="session")
+def prompt() -> str:
+    """The prompt that demo, README and docs show; the embedded model answers " Tokyo"."""
+    return PROMPT
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Model:
+    """The real embedded model; the first run on a machine fetches it."""
+    return load_model("smollm2")
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny GPT-2, as the command line takes it."""
+    import tiny
+
+    folder = tmp_path_factory.mktemp("tiny-gpt2")
+    tiny.network_of("gpt2").save_pretrained(folder)
+    tiny.tokenizer_of("gpt2").save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tiny_folder: Path) -> LocalModel:
+    model = load_model(tiny_folder)
+    assert isinstance(model, LocalModel)
+    return model

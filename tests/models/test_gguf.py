@@ -1,0 +1,278 @@
+"""GGUF files: a tiny Llama is written, converted and compared; damaged files give one clear line."""
+
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reagent.errors import InputError
+from reagent.models import gguf
+
+TOKENS = ["<unk>", "<s>", "</s>", *"abcdefgh", "Ġ", "ab", "cd", "Ġa"]
+MERGES = ["a b", "c d", "Ġ a"]
+WIDTH, HEADS, KEYS, HIDDEN = 16, 2, 1, 32
+
+
+def write_gguf(
+    path: Path,
+    *,
+    seed: int = 0,
+    architecture: str = "llama",
+    leave_out: str = "",
+    tokenizer: bool = True,
+    spoil: float | None = None,
+) -> Path:
+    """A Llama of one block that knows eight letters."""
+    from gguf import GGUFWriter
+
+    writer = GGUFWriter(path, architecture)
+    writer.add_context_length(64)
+    writer.add_embedding_length(WIDTH)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(HIDDEN)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KEYS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_vocab_size(len(TOKENS))
+    if tokenizer:
+        writer.add_tokenizer_model("gpt2")
+        writer.add_token_list(TOKENS)
+        writer.add_token_types([3] * 3 + [1] * (len(TOKENS) - 3))
+        writer.add_token_merges(MERGES)
+        writer.add_bos_token_id(1)
+        writer.add_eos_token_id(2)
+    random = np.random.default_rng(seed)
+    shapes = {
+        "token_embd": (len(TOKENS), WIDTH),
+        "output_norm": (WIDTH,),
+        "blk.0.attn_norm": (WIDTH,),
+        "blk.0.ffn_norm": (WIDTH,),
+        "blk.0.attn_q": (WIDTH, WIDTH),
+        "blk.0.attn_k": (WIDTH // HEADS * KEYS, WIDTH),
+        "blk.0.attn_v": (WIDTH // HEADS * KEYS, WIDTH),
+        "blk.0.attn_output": (WIDTH, WIDTH),
+        "blk.0.ffn_gate": (HIDDEN, WIDTH),
+        "blk.0.ffn_up": (HIDDEN, WIDTH),
+        "blk.0.ffn_down": (WIDTH, HIDDEN),
+    }
+    for name, shape in shapes.items():
+        if name != leave_out:
+            weights = random.normal(size=shape).astype(np.float32)
+            if spoil is not None:
+                weights.flat[0] = spoil
+            writer.add_tensor(f"{name}.weight", weights)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("REAGENT_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write_gguf(tmp_path / "tiny.gguf")
+
+
+def load(folder: Path) -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    with gguf.quiet_transformers():
+        return AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+
+
+def entries(cache: Path) -> list[str]:
+    return sorted(path.name for path in cache.glob("*") if path.suffix != ".lock")
+
+
+def test_a_converted_file_holds_the_same_weights_and_tokens(
+    model: Path, cache: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said: list[str] = []
+    folder = gguf.folder_of(model, said.append)
+    assert len(said) == 1
+    assert "tiny.gguf" in said[0]
+    assert entries(cache) == [folder.name]
+    assert capfd.readouterr() == ("", "")  # the bars and warnings of the readers are hidden
+
+    network, tokenizer = load(folder)
+    planted = np.random.default_rng(0).normal(size=(len(TOKENS), WIDTH)).astype(np.float32)
+    np.testing.assert_array_equal(network.get_input_embeddings().weight.detach().numpy(), planted)
+    ids = tokenizer("abcd a", add_special_tokens=False)["input_ids"]
+    assert [TOKENS[i] for i in ids] == ["ab", "cd", "Ġa"]
+
+    again, _ = gguf.read(model)
+    inputs = tokenizer("abc", return_tensors="pt")["input_ids"]
+    assert again(inputs).logits.equal(network(inputs).logits)
+
+
+def test_a_file_is_converted_again_only_when_it_changes(
+    model: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[Path] = []
+    monkeypatch.setattr(gguf, "convert", lambda path, into, _: written.append(path) or (into / "x").write_text("x"))
+    said: list[str] = []
+    first = gguf.folder_of(model, said.append)
+    monkeypatch.chdir(model.parent)
+    assert gguf.folder_of(Path("tiny.gguf"), said.append) == first
+    assert (len(written), said) == (1, [])
+
+    os.utime(model, ns=(0, 0))
+    assert gguf.folder_of(model, said.append) == first
+    assert len(written) == 2
+    assert "out of date" in said[0]
+    assert entries(cache) == [first.name]
+
+
+def test_files_beside_it_do_not_matter(model: Path) -> None:
+    for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+        (model.parent / name).write_text('{"model_type": "gpt2", "bos_token": "h"}')
+    network, tokenizer = gguf.read(model)
+    assert tokenizer.bos_token == "<s>"
+    assert network.config.model_type == "llama"
+
+
+def test_a_large_file_is_read_but_not_kept(model: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    assert gguf.fits_cache(model)
+    monkeypatch.setattr(gguf, "LARGEST_CACHED", 100)
+    assert not gguf.fits_cache(model)
+    with pytest.raises(InputError, match=r"over 1 GiB"):
+        gguf.folder_of(model)
+    network, _ = gguf.read(model, dtype=torch.bfloat16)
+    assert network.dtype == torch.bfloat16
+    assert not cache.exists()
+
+
+def test_the_settings_of_transformers_come_back() -> None:
+    from transformers.utils import logging
+
+    logging.set_verbosity_info()
+    try:
+        with pytest.raises(KeyboardInterrupt), gguf.quiet_transformers():
+            raise KeyboardInterrupt
+        assert logging.get_verbosity() == logging.INFO
+        assert logging.is_progress_bar_enabled()
+    finally:
+        logging.set_verbosity_warning()
+
+
+def missing(path: Path) -> None:
+    path.with_name("other").touch()
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+
+
+def empty(path: Path) -> None:
+    path.touch()
+
+
+def not_gguf(path: Path) -> None:
+    path.write_bytes(b"PK\x03\x04" + bytes(1000))
+
+
+def cut_in_the_header(path: Path) -> None:
+    path.write_bytes(write_gguf(path).read_bytes()[:400])
+
+
+def cut_in_the_weights(path: Path) -> None:
+    path.write_bytes(write_gguf(path).read_bytes()[:-500])
+
+
+def noise(path: Path) -> None:
+    path.write_bytes(b"GGUF" + np.random.default_rng(0).bytes(2000))
+
+
+def noise_after_the_version(path: Path) -> None:
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 1, 5) + np.random.default_rng(0).bytes(2000))
+
+
+def endless_array(path: Path) -> None:
+    key = struct.pack("<Q1s", 1, b"k")
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + key + struct.pack("<IIQ", 9, 4, 2**60))
+
+
+def nested_arrays(path: Path) -> None:
+    key = struct.pack("<Q1sI", 1, b"k", 9)
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + key + struct.pack("<IQ", 9, 1) * 5000)
+
+
+def no_weights(path: Path) -> None:
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 0))
+
+
+def old_version(path: Path) -> None:
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 1, 0, 0))
+
+
+def foreign_architecture(path: Path) -> None:
+    write_gguf(path, architecture="abacus")
+
+
+def no_tokenizer(path: Path) -> None:
+    write_gguf(path, tokenizer=False)
+
+
+def lacks_a_weight(path: Path) -> None:
+    write_gguf(path, leave_out="blk.0.ffn_up")
+
+
+def not_a_number(path: Path) -> None:
+    write_gguf(path, spoil=float("nan"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (missing, "No such file"),
+        (folder, "is not a file"),
+        (empty, "empty"),
+        (not_gguf, "not a GGUF file"),
+        (cut_in_the_header, "ends in the middle of its header"),
+        (cut_in_the_weights, "bytes"),
+        (noise, "version"),
+        (noise_after_the_version, "damaged"),
+        (endless_array, "ends in the middle of its header"),
+        (nested_arrays, "damaged"),
+        (no_weights, "no weights"),
+        (old_version, "version 1"),
+        (foreign_architecture, "'abacus'"),
+        (no_tokenizer, "architecture 'llama'"),
+        (lacks_a_weight, "lacks 1 of the weights"),
+        (not_a_number, "not finite"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_file_that_is_no_model_gives_one_line(
+    tmp_path: Path, cache: Path, damage: Callable[[Path], None], reason: str
+) -> None:
+    path = tmp_path / "bad.gguf"
+    damage(path)
+    with pytest.raises(InputError) as caught:
+        gguf.folder_of(path, lambda _: None)
+    line = str(caught.value)
+    assert str(path) in line
+    assert reason in line
+    assert "\n" not in line
+    assert entries(cache) == []
+
+
+def test_importing_is_cheap() -> None:
+    script = "import sys, reagent.models.embedded; print(sorted({'torch', 'transformers', 'gguf'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,189 @@
+"""The scoring seam, on tiny real models of six families."""
+
+import numpy as np
+import pytest
+import torch
+
+import tiny
+from reagent.errors import InputError
+from reagent.models.local import LocalModel
+from reagent.models.protocol import Ids
+
+PROMPT = "My aunt moved to Japan to teach music."
+
+
+def local(family: str, **options: int) -> LocalModel:
+    return LocalModel(tiny.network_of(family), tiny.tokenizer_of(family), name=family, **options)
+
+
+def some_batch(model: LocalModel, rows: int = 7) -> tuple[Ids, Ids, Ids]:
+    """Variations of a prompt, and three targets in it."""
+    case = model.case(PROMPT, target=" She rents")
+    sequences = np.repeat(case.ids[None], rows, axis=0)
+    sequences[1:, 2] = np.random.default_rng(0).integers(5, 200, rows - 1)
+    return sequences, case.positions, case.targets
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_scores_equal_a_plain_softmax_of_each_prefix(family: str) -> None:
+    model = local(family)
+    sequences, positions, targets = some_batch(model)
+    scored = model.score(sequences, positions, targets)
+    for b, sequence in enumerate(sequences):
+        for j, (position, target) in enumerate(zip(positions, targets, strict=True)):
+            with torch.no_grad():
+                logits = model.network(torch.tensor(sequence[None, :position])).logits[0, -1]
+            expected = logits.log_softmax(-1)[target].item()
+            assert scored.logprob[b, j] == pytest.approx(expected, abs=1e-4)
+            assert scored.rank[b, j] == (logits > logits[target]).sum().item()
+    assert np.ptp(scored.logprob[:, 0]) > 0.01, "the model ignores its context: this test would see nothing"
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+@pytest.mark.parametrize(
+    "budget", [{"tokens_at_once": 1}, {"tokens_at_once": 40}, {"logits_at_once": 1}, {"logits_at_once": 1000}]
+)
+def test_another_chunk_size_gives_the_same_scores(family: str, budget: dict[str, int]) -> None:
+    whole, cut = local(family), local(family, **budget)
+    batch = some_batch(whole)
+    a, b = whole.score(*batch), cut.score(*batch)
+    np.testing.assert_allclose(a.logprob, b.logprob, atol=1e-4)
+    np.testing.assert_array_equal(a.rank, b.rank)
+    np.testing.assert_array_equal(whole.predict(batch[0][0], 5).ids, cut.predict(batch[0][0], 5).ids)
+
+
+def test_a_batch_never_holds_more_than_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = local("llama", tokens_at_once=64, logits_at_once=1000)
+    sizes = []
+    original = model._logits
+
+    def watched(ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+        logits = original(ids, where)
+        sizes.append((ids.numel(), logits.numel()))
+        return logits
+
+    monkeypatch.setattr(model, "_logits", watched)
+    model.score(*some_batch(model, rows=20))
+    assert max(tokens for tokens, _ in sizes) <= 64
+    assert max(logits for _, logits in sizes) <= 1000
+
+
+def test_the_meter_counts_sequences_and_tokens_however_they_are_cut() -> None:
+    for budget in ({}, {"tokens_at_once": 1}):
+        model = local("gpt2", **budget)
+        sequences, positions, targets = some_batch(model, rows=7)
+        model.score(sequences, positions, targets)
+        assert (model.meter.forward_passes, model.meter.tokens) == (7, 7 * positions.max())
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_the_greedy_continuation_is_that_of_generate(family: str) -> None:
+    model = local(family)
+    case = model.case(PROMPT, max_new_tokens=6)
+    ids = torch.tensor(case.ids[None, : len(case.input)])
+    settings = {"max_new_tokens": 6, "do_sample": False, "pad_token_id": 0, "attention_mask": torch.ones_like(ids)}
+    answer = model.network.generate(ids, **settings)[0, ids.shape[1] :]
+    assert [t.ids[0] for t in case.output] == [i for i in answer.tolist() if i not in model._end_ids]
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+@pytest.mark.parametrize("text", [PROMPT, "a 🙂 b\n\n\tc  漢字 é", "x", " leading and trailing ", "לֹא 👩‍👩‍👧 नमस्ते"])
+def test_tokens_cover_the_text_and_know_where_they_stand(family: str, text: str) -> None:
+    case = local(family).case(text, target=" Tokyo")
+    for source, tokens in ((text, case.input), (" Tokyo", case.output)):
+        spoken = [t for t in tokens if t.start < t.end]
+        assert all(t.text == source[t.start : t.end] for t in spoken)
+        covered = set().union(*(range(t.start, t.end) for t in spoken))
+        assert covered == set(range(len(source)))
+        assert [t.start for t in spoken] == sorted(t.start for t in spoken)
+
+
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_the_start_token_is_there_where_the_tokenizer_says_so_and_protected(family: str) -> None:
+    tokens = local(family).case(PROMPT, target=" Tokyo").input
+    assert [t.protected for t in tokens] == [family in ("opt", "gemma")] + [False] * (len(tokens) - 1)
+    if family in ("opt", "gemma"):
+        assert tokens[0].text in ("<s>", "<bos>")
+        assert (tokens[0].start, tokens[0].end) == (0, 0)
+
+
+def test_generated_pieces_of_one_character_share_its_span(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = local("gpt2")
+    pieces = model.tokenizer("漢 b", add_special_tokens=False)["input_ids"]
+    assert len(pieces) >= 4, "three bytes and more"
+    monkeypatch.setattr(model, "_generate", lambda _ids, _n: pieces)
+    case = model.case(PROMPT)
+    assert case.completion == "漢 b"
+    assert [(t.start, t.end) for t in case.output[:3]] == [(0, 1)] * 3
+    assert case.output[3].start == 1
+    assert all(t.text == case.completion[t.start : t.end] for t in case.output)
+
+
+def test_a_target_of_several_tokens_is_several_targets() -> None:
+    case = local("llama").case(PROMPT, target=" She rents a small flat")
+    assert len(case.output) > 1
+    assert "".join(t.text for t in case.output) == " She rents a small flat"
+
+
+def test_a_target_that_would_merge_with_the_prompt_is_read_alone() -> None:
+    model = local("gpt2")
+    case = model.case("My aunt mov", target="ed to Japan")
+    assert [t.ids[0] for t in case.input] == [t.ids[0] for t in model.case("My aunt mov", target=" x").input]
+    assert "".join(t.text for t in case.output) == "ed to Japan"
+
+
+def test_predictions_are_the_likeliest_ordinary_tokens() -> None:
+    model = local("qwen")
+    ids = model.case(PROMPT, target=" Tokyo").ids
+    found = model.predict(ids, 4)
+    assert found.ids.shape == (len(ids) - 1, 4)
+    with torch.no_grad():
+        logprobs = model.network(torch.tensor(ids[None])).logits[0].log_softmax(-1)
+    logprobs[:, sorted(model.special_ids)] = -torch.inf
+    for i, row in enumerate(found.ids):
+        assert row.tolist() == logprobs[i].topk(4).indices.tolist()
+        np.testing.assert_allclose(found.logprob[i], logprobs[i].topk(4).values, atol=1e-4)
+
+
+def test_ordinary_tokens_are_printable_and_not_special() -> None:
+    model = local("gemma")
+    texts = [model.tokenizer.decode([i]) for i in model.ordinary_ids]
+    assert len(texts) > 50
+    assert all(text.strip() and text.isprintable() for text in texts)
+    assert not set(model.ordinary_ids.tolist()) & model.special_ids
+
+
+@pytest.mark.parametrize("prompt", ["", "  \n"])
+def test_an_empty_prompt_is_refused(prompt: str) -> None:
+    with pytest.raises(InputError, match="the prompt is empty"):
+        local("gpt2").case(prompt)
+
+
+def test_a_prompt_beyond_the_context_is_refused_with_both_numbers() -> None:
+    with pytest.raises(InputError, match=r"take \d+ tokens, and 'gpt2' reads at most 128"):
+        local("gpt2").case("river " * 300, target=" x")
+    with pytest.raises(InputError, match="reads at most 128"):
+        local("gpt2").case(PROMPT, max_new_tokens=128)
+
+
+def test_a_prompt_of_special_tokens_alone_has_nothing_to_explain() -> None:
+    with pytest.raises(InputError, match="nothing to explain"):
+        local("gpt2").case("<s></s>", target=" x")
+
+
+def test_a_model_that_ends_at_once_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = local("gpt2")
+    monkeypatch.setattr(model, "_generate", lambda _ids, _n: [])
+    with pytest.raises(InputError, match="--target"):
+        model.case(PROMPT)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_scores_are_close(dtype: torch.dtype) -> None:
+    import copy
+
+    full = local("llama")
+    half = LocalModel(copy.deepcopy(full.network).to(dtype), full.tokenizer)
+    assert half.info["dtype"] == str(dtype).removeprefix("torch.")
+    batch = some_batch(full)
+    np.testing.assert_allclose(half.score(*batch).logprob, full.score(*batch).logprob, atol=0.5)

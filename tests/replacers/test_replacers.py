@@ -1,0 +1,103 @@
+"""Proposals never contain the original, never touch protected positions, and are drawn by their weights."""
+
+import numpy as np
+import pytest
+
+import tiny
+from reagent.errors import CapabilityError, InputError, UnknownNameError
+from reagent.models.local import LocalModel
+from reagent.models.protocol import Case
+from reagent.models.scripted import ScriptedModel
+from reagent.replacers import make_replacer
+from reagent.replacers.proposals import Proposals
+
+
+@pytest.fixture(params=["gpt2", "gemma"])
+def model(request: pytest.FixtureRequest) -> LocalModel:
+    return LocalModel(tiny.network_of(request.param), tiny.tokenizer_of(request.param))
+
+
+@pytest.fixture
+def case(model: LocalModel) -> Case:
+    return model.case("My aunt moved to Japan", target=" to teach music")
+
+
+@pytest.mark.parametrize("name", ["self", "random"])
+def test_proposals_are_others_and_protected_positions_stay(name: str, model: LocalModel, case: Case) -> None:
+    proposals = make_replacer(name).propose(model, case, np.random.default_rng(0))
+    used = proposals.weights > 0
+    assert not (used & (proposals.ids == case.ids[:, None])).any()
+    np.testing.assert_array_equal(proposals.replaceable, ~case.protected)
+    drawn = proposals.draw(np.random.default_rng(1).random((200, len(case.ids))))
+    assert (drawn[:, case.protected] == case.ids[case.protected]).all()
+    assert (drawn[:, ~case.protected] != case.ids[~case.protected]).all()
+    assert not set(drawn[:, ~case.protected].ravel()) & model.special_ids
+
+
+def test_self_proposes_the_models_best_guesses(model: LocalModel, case: Case) -> None:
+    proposals = make_replacer("self", candidates=3).propose(model, case, np.random.default_rng(0))
+    best = model.predict(case.ids, 4).ids
+    for i in range(1, len(case.ids)):
+        expected = [token for token in best[i - 1] if token != case.ids[i]][:3]
+        assert proposals.ids[i][proposals.weights[i] > 0].tolist() == ([] if case.protected[i] else expected)
+    # Nothing stands before position 0: it takes ordinary tokens, unless a start token is there.
+    first = proposals.ids[0][proposals.weights[0] > 0]
+    assert set(first) <= set(model.ordinary_ids)
+    assert (len(first) > 0) != case.protected[0]
+
+
+def test_weighted_draws_follow_the_probabilities(model: LocalModel, case: Case) -> None:
+    proposals = make_replacer("self", candidates=4, weighted=True).propose(model, case, np.random.default_rng(0))
+    drawn = proposals.draw(np.random.default_rng(1).random((20_000, len(case.ids))))
+    i = len(case.ids) - 1
+    weights = proposals.weights[i] / proposals.weights[i].sum()
+    for token, weight in zip(proposals.ids[i], weights, strict=True):
+        assert (drawn[:, i] == token).mean() == pytest.approx(weight, abs=0.02)
+
+
+def test_random_is_uniform_over_the_vocabulary(model: LocalModel, case: Case) -> None:
+    proposals = make_replacer("random", candidates=2000).propose(model, case, np.random.default_rng(0))
+    values, counts = np.unique(proposals.ids, return_counts=True)
+    assert set(values) == set(model.ordinary_ids)
+    expected = proposals.ids.size / len(model.ordinary_ids)
+    assert abs(counts - expected).max() < 6 * np.sqrt(expected)
+
+
+def test_draws_at_the_edges_stay_inside_the_table() -> None:
+    table = Proposals(np.array([9, 9]), np.array([[1, 2, 3], [4, 5, 6]]), np.array([[0.1, 0.2, 0.0], [0.0, 0.0, 0.7]]))
+    edges = np.array([[0.0, 0.0], [np.nextafter(1, 0), np.nextafter(1, 0)]])
+    assert table.draw(edges).tolist() == [[1, 6], [2, 6]]
+
+
+def test_draws_do_not_depend_on_how_they_are_cut(model: LocalModel, case: Case) -> None:
+    proposals = make_replacer("self").propose(model, case, np.random.default_rng(0))
+    uniform = np.random.default_rng(1).random((10, len(case.ids)))
+    np.testing.assert_array_equal(
+        proposals.draw(uniform), np.concatenate([proposals.draw(row[None]) for row in uniform])
+    )
+
+
+def test_wrong_words_are_named() -> None:
+    with pytest.raises(
+        UnknownNameError, match=r"unknown replacer 'sefl', did you mean 'self'\? Known: auto, self, random"
+    ):
+        make_replacer("sefl")
+    with pytest.raises(InputError, match=r"replacer 'random' has no option 'weighted'. It has: candidates"):
+        make_replacer("random", weighted=True)
+    with pytest.raises(InputError, match="candidates of the replacer must be at least 1, got 0"):
+        make_replacer("self", candidates=0)
+
+
+def test_a_model_without_predictions_is_told_apart_before_any_work() -> None:
+    class OnlyScores:
+        def __init__(self) -> None:
+            self.inner = ScriptedModel(["a", "b"], lambda c: np.zeros((len(c), 2)))
+            self.meter, self.info = self.inner.meter, self.inner.info
+            self.case, self.score = self.inner.case, self.inner.score
+
+    model = OnlyScores()
+    with pytest.raises(
+        CapabilityError, match=r"replacer 'self' needs a model that names its most likely next tokens.*'scripted'"
+    ):
+        make_replacer("self").propose(model, model.case("a b", "b"), np.random.default_rng(0))
+    assert model.meter.forward_passes == 0

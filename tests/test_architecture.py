@@ -1,0 +1,99 @@
+"""The direction of imports, the public names, and what a plain import costs."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import reagent
+
+SOURCE = Path(reagent.__file__).parent
+
+# A row imports only rows above it (and itself).
+ROWS = [
+    {"_version", "errors"},
+    {"files", "options"},
+    {"explanation"},
+    {"models"},
+    {"replacers"},
+    {"methods"},
+    {"metrics"},
+    {"data"},
+    {"views"},
+    {"bench"},
+    {"api"},
+    {"cli", "web"},
+    {"__main__"},
+]
+# A view knows the explanation and nothing of how it was made.
+VIEWS_MAY_IMPORT = {"errors", "files", "explanation", "views", "bench", "_version"}
+
+
+def room(path: Path) -> str:
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def row(name: str) -> int:
+    return next(i for i, names in enumerate(ROWS) if name in names)
+
+
+def imported_rooms(path: Path, at_top: bool) -> set[str]:
+    """Rooms of reagent that a file imports; with `at_top`, only what runs when the file is imported."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    nodes = tree.body if at_top else ast.walk(tree)
+    names: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            if node.module == "reagent":
+                names.update(f"reagent.{alias.name}" for alias in node.names)
+            names.add(node.module)
+        elif isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+    return {name.split(".")[1] for name in names if name.startswith("reagent.")}
+
+
+MODULES = sorted(p for p in SOURCE.rglob("*.py") if p != SOURCE / "__init__.py")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_a_row_imports_only_rows_above_it(path: Path) -> None:
+    own = room(path)
+    # The display methods of an Explanation reach the views lazily; nothing else may look down.
+    allowed_down = {"views"} if own == "explanation" else set()
+    for other in imported_rooms(path, at_top=False) - {own}:
+        assert row(other) < row(own) or other in allowed_down, f"{own} imports {other}"
+    assert not imported_rooms(path, at_top=True) & allowed_down
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "views").rglob("*.py")), ids=lambda p: p.name)
+def test_views_know_only_the_explanation(path: Path) -> None:
+    assert imported_rooms(path, at_top=False) <= VIEWS_MAY_IMPORT
+
+
+def test_the_public_names_are_exactly_these() -> None:
+    intended = {"Explanation", "ReagentError", "Token", "__version__", "explain", "load", "load_model"}
+    assert set(reagent.__all__) == intended
+    assert all(getattr(reagent, name) is not None for name in intended)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        reagent.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "code", ["import reagent", "import reagent.cli.app", "import reagent.explanation, reagent.views.terminal"]
+)
+def test_a_plain_import_loads_no_heavy_library(code: str) -> None:
+    heavy = "{'torch', 'transformers', 'matplotlib', 'scipy', 'pandas'}"
+    check = f"{code}; import sys; found = {heavy} & set(sys.modules); assert not found, found"
+    subprocess.run([sys.executable, "-c", check], check=True)
+
+
+def test_help_loads_no_heavy_library() -> None:
+    check = (
+        "import sys\nfrom reagent.cli import main\n"
+        "try: main(['explain', '--help'])\nexcept SystemExit as stop: assert stop.code == 0, stop.code\n"
+        "assert not {'torch', 'transformers', 'numpy'} & set(sys.modules)"
+    )
+    answer = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True)
+    assert "--max-new-tokens" in answer.stdout
