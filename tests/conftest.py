@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from reagent.models.loading import load_model
 from reagent.models.local import LocalModel
 from reagent.models.protocol import Model
+
+torch.set_num_threads(1)  # tests run side by side, and tiny models gain nothing from more
 
 PROMPT = (
     "My aunt moved to Japan to teach music. (Her old piano is still standing in our garage). "

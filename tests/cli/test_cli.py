@@ -124,7 +124,7 @@ def test_every_option_reaches_the_method(explain) -> None:
         ([PROMPT, "--preset", "slow"], "unknown preset of method 'reagent' 'slow'"),
         ([PROMPT, "--replacer", "robert"], "unknown replacer 'robert'"),
         ([PROMPT, "--ratio", "7"], "ratio of preset 'paper' must be between 1e-09 and 1, got 7.0"),
-        ([PROMPT, "--runs", "many"], "'many' is not a valid"),
+        ([PROMPT, "--runs", "many"], "Invalid value for '--runs'"),
         ([PROMPT, "--seed", "-1"], "seed must be 0 or more, got -1"),
         ([PROMPT, "--device", "toaster"], "device 'toaster' is not available here"),
         ([PROMPT, "--dtype", "float8"], "unknown dtype 'float8'"),

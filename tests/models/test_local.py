@@ -16,11 +16,13 @@ def local(family: str, **options: int) -> LocalModel:
     return LocalModel(tiny.network_of(family), tiny.tokenizer_of(family), name=family, **options)
 
 
-def some_batch(model: LocalModel, rows: int = 7) -> tuple[Ids, Ids, Ids]:
-    """Variations of a prompt, and three targets in it."""
+def some_batch(model: LocalModel, rows: int = 9) -> tuple[Ids, Ids, Ids]:
+    """Variations of a prompt, which leave it early or late, and the targets after it."""
     case = model.case(PROMPT, target=" She rents")
     sequences = np.repeat(case.ids[None], rows, axis=0)
-    sequences[1:, 2] = np.random.default_rng(0).integers(5, 200, rows - 1)
+    rng = np.random.default_rng(0)
+    for row, place in zip(sequences[1:], rng.permutation(np.arange(rows - 1) % len(case.input)), strict=True):
+        row[place] = rng.integers(5, 200)
     return sequences, case.positions, case.targets
 
 
@@ -57,8 +59,8 @@ def test_a_batch_never_holds_more_than_its_budget(monkeypatch: pytest.MonkeyPatc
     sizes = []
     original = model._logits
 
-    def watched(ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
-        logits = original(ids, where)
+    def watched(ids: torch.Tensor, where: torch.Tensor, past: object = None) -> torch.Tensor:
+        logits = original(ids, where, past)
         sizes.append((ids.numel(), logits.numel()))
         return logits
 
@@ -66,6 +68,38 @@ def test_a_batch_never_holds_more_than_its_budget(monkeypatch: pytest.MonkeyPatc
     model.score(*some_batch(model, rows=20))
     assert max(tokens for tokens, _ in sizes) <= 64
     assert max(logits for _, logits in sizes) <= 1000
+
+
+def test_a_common_beginning_is_read_once_and_kept_for_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = local("llama", tokens_at_once=40)
+    sequences, positions, targets = some_batch(model, rows=20)
+    sequences = sequences[(sequences[:, :5] == sequences[0, :5]).all(-1)]
+    assert len(sequences) > 5
+    read: list[int] = []
+    original = model.network.forward
+
+    def watched(ids: torch.Tensor, *rest: object, **more: object) -> object:
+        read.append(ids.numel())
+        return original(ids, *rest, **more)
+
+    expected = local("llama").score(sequences[:1], positions, targets).logprob[0]
+    monkeypatch.setattr(model.network, "forward", watched)
+    first = model.score(sequences, positions, targets)
+    cost = sum(read)
+    assert cost < 0.7 * sequences[:, : positions.max()].size
+    np.testing.assert_allclose(first.logprob[0], expected, atol=1e-4)
+    read.clear()
+    again = model.score(sequences[::-1], positions, targets)
+    assert sum(read) <= cost - 5
+    np.testing.assert_allclose(again.logprob[::-1], first.logprob, atol=1e-4)
+    # Another text must not be continued from the beginning of this one.
+    other = sequences[:6].copy()
+    other[:, 0] = 77
+    np.testing.assert_allclose(
+        model.score(other, positions, targets).logprob,
+        local("llama").score(other, positions, targets).logprob,
+        atol=1e-4,
+    )
 
 
 def test_the_meter_counts_sequences_and_tokens_however_they_are_cut() -> None:

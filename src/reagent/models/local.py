@@ -10,6 +10,7 @@ import torch
 
 from reagent.errors import InputError
 from reagent.explanation import Token
+from reagent.models.prefix import GrowingPrefix, SharedPrefix, batches
 from reagent.models.protocol import Case, Ids, Meter, Predictions, TargetScores
 from reagent.models.tokens import Span, spans_by_decoding, tile
 
@@ -48,6 +49,7 @@ class LocalModel:
         self._revision = revision
         self._backend = backend
         self._takes_positions = "logits_to_keep" in inspect.signature(network.forward).parameters
+        self._prefix = GrowingPrefix(network, self._last_only)
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -139,20 +141,23 @@ class LocalModel:
     @torch.inference_mode()
     def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
         length = int(positions.max())  # the last target itself is never read
-        rows = self._rows_at_once(length, len(positions))
+        rows = self._rows_at_once(len(positions))
         if rows == 0:  # so many targets that one sequence is too much: half of them at a time
             half = len(positions) // 2
             parts = [self.score(sequences, positions[s], targets[s]) for s in (slice(half), slice(half, None))]
             return TargetScores(*(np.concatenate(columns, axis=1) for columns in zip(*parts, strict=True)))
         self.meter.add(len(sequences), length)
-        ids, wanted = self._tensor(sequences[:, :length]), self._tensor(targets)
-        logprobs, ranks = [], []
-        for chunk in torch.split(ids, rows):  # [rows, length]
-            logits = self._logits(chunk, self._tensor(positions - 1)).float()  # [rows, targets, vocabulary]
+        ids, wanted, where = (self._tensor(array) for array in (sequences[:, :length], targets, positions - 1))
+        limit = int(positions.min()) - 1  # every position that is asked for must lie behind the prefix
+        logprob, rank = np.empty((2, len(sequences), len(positions)))
+        for i, batch in enumerate(batches(sequences[:, :length], limit, self.tokens_at_once, rows)):
+            chunk = ids[batch.rows]
+            past = self._prefix.upto(sequences[batch.rows[0], : batch.shared], keep=i == 0)
+            logits = self._logits(chunk, where, past).float()  # [rows, targets, vocabulary]
             own = logits.gather(-1, wanted.expand(len(chunk), -1)[..., None])  # [rows, targets, 1]
-            logprobs.append((own.squeeze(-1) - logits.logsumexp(-1)).cpu())
-            ranks.append((logits > own).sum(-1).cpu())
-        return TargetScores(torch.cat(logprobs).double().numpy(), torch.cat(ranks).numpy())
+            logprob[batch.rows] = (own.squeeze(-1) - logits.logsumexp(-1)).cpu()
+            rank[batch.rows] = (logits > own).sum(-1).cpu()
+        return TargetScores(logprob, rank.astype(np.int64))
 
     @torch.inference_mode()
     def predict(self, sequence: Ids, k: int) -> Predictions:
@@ -172,11 +177,10 @@ class LocalModel:
     @torch.inference_mode()
     def _generate(self, ids: list[int], max_new_tokens: int) -> list[int]:
         """Greedy continuation, without the end token."""
-        last_only = {"logits_to_keep": 1} if self._takes_positions else {}
         new: list[int] = []
         step, past = self._tensor(np.array([ids], dtype=np.int64)), None
         for _ in range(max_new_tokens):
-            answer = self.network(step, past_key_values=past, use_cache=True, **last_only)
+            answer = self.network(step, past_key_values=past, use_cache=True, **self._last_only)
             past = answer.past_key_values
             step = answer.logits[:, -1:].argmax(-1)  # [1, 1]
             if int(step) in self._end_ids:
@@ -184,20 +188,20 @@ class LocalModel:
             new.append(int(step))
         return new
 
-    def _logits(self, ids: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+    def _logits(self, ids: torch.Tensor, where: torch.Tensor, past: SharedPrefix | None = None) -> torch.Tensor:
         """Logits at the positions `where` only: the full [rows, length, vocabulary] is never built."""
-        if self._takes_positions:
-            logits = self.network(ids, use_cache=False, logits_to_keep=where).logits
-        else:
-            logits = self.network(ids, use_cache=False).logits[:, where]
-        return torch.as_tensor(logits)
+        known = past.get_seq_length() if past is not None else 0
+        keep = {"logits_to_keep": where - known} if self._takes_positions else {}
+        logits = self.network(ids[:, known:], past_key_values=past, use_cache=past is not None, **keep).logits
+        return torch.as_tensor(logits if self._takes_positions else logits[:, where - known])
 
-    def _rows_at_once(self, length: int, targets: int) -> int:
-        """How many sequences fit in one batch; 0 if not even one does."""
-        if targets > self._targets_at_once and targets > 1:
-            return 0
-        by_logits = max(1, self._targets_at_once // targets)
-        return min(by_logits, max(1, self.tokens_at_once // length))
+    def _rows_at_once(self, targets: int) -> int:
+        """For how many sequences the logits fit in one batch; 0 if not even for one."""
+        return 0 if targets > self._targets_at_once and targets > 1 else max(1, self._targets_at_once // targets)
+
+    @property
+    def _last_only(self) -> dict[str, Any]:
+        return {"logits_to_keep": 1} if self._takes_positions else {}
 
     @property
     def _targets_at_once(self) -> int:

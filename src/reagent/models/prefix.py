@@ -1,0 +1,107 @@
+"""The beginning that many sequences share is computed once.
+
+Probes of one prompt differ from it only from their first replaced token on, and a system prompt or
+few-shot block is the same in all of them. Sorted by that place, every batch continues one common
+prefix, whose keys and values grow as the batches go.
+"""
+
+import copy
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
+
+from reagent.models.protocol import Ids
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+SHORTEST = 4  # a shorter prefix is not worth the trouble
+_PLAIN = (DynamicLayer, DynamicSlidingWindowLayer)
+
+
+class Batch(NamedTuple):
+    rows: Ids  # which sequences
+    shared: int  # how many leading tokens they have in common
+
+
+def batches(sequences: Ids, limit: int, tokens_at_once: int, rows_at_once: int) -> Iterator[Batch]:
+    """Cut [n, length] sequences into batches that share ever longer prefixes, of at most `limit` tokens.
+
+    >>> [(b.rows.tolist(), b.shared) for b in batches(np.array([[1, 2, 3], [1, 2, 4], [0, 2, 3]]), 2, 4, 9)]
+    [([2], 0), ([0, 1], 2)]
+    """
+    length = sequences.shape[1]
+    shared = np.minimum(_leading_agreement(sequences), limit)
+    order = np.argsort(shared, kind="stable")
+    start = 0
+    while start < len(order):
+        prefix = int(shared[order[start]])
+        rows = min(rows_at_once, max(1, tokens_at_once // (length - prefix)))
+        yield Batch(order[start : start + rows], prefix)
+        start += rows
+
+
+def _leading_agreement(sequences: Ids) -> Ids:
+    """For each row, how many leading tokens are those that most rows have there."""
+    if len(sequences) == 1:
+        return np.zeros(1, dtype=np.int64)
+    ordered = np.sort(sequences, axis=0)
+    usual = ordered[len(ordered) // 2]  # a token that most rows have in a column is also its median
+    differs = sequences != usual
+    return np.asarray(np.where(differs.any(-1), differs.argmax(-1), sequences.shape[1]))
+
+
+class GrowingPrefix:
+    """Keys and values of the tokens that all further sequences start with.
+
+    What every sequence of a call has in common (a system prompt, a few-shot block) is kept for the next
+    call; what only some batches share is not.
+    """
+
+    def __init__(self, network: "PreTrainedModel", keep_few: dict[str, Any]) -> None:
+        self.network = network
+        self.keep_few = keep_few
+        self.past: Any = None
+        self.known: Ids = np.empty(0, dtype=np.int64)
+        self.kept: tuple[Ids, Any] = (self.known, None)
+
+    def upto(self, tokens: Ids, keep: bool) -> "SharedPrefix | None":
+        """The prefix `tokens` as a cache; nothing where a model remembers in other ways than keys and values."""
+        if len(tokens) < SHORTEST:
+            return None
+        self._start_from_what_fits(tokens)
+        if len(tokens) > len(self.known):
+            new = torch.from_numpy(tokens[None, len(self.known) :]).to(self.network.device)
+            answer = self.network(new, past_key_values=self.past, use_cache=True, **self.keep_few)
+            self.past, self.known = answer.past_key_values, tokens
+        if not isinstance(self.past, Cache) or any(type(layer) not in _PLAIN for layer in self.past.layers):
+            return None
+        if keep and len(tokens) > len(self.kept[0]):
+            self.kept = (tokens, copy.deepcopy(self.past))
+        return SharedPrefix(self.past)
+
+    def _start_from_what_fits(self, tokens: Ids) -> None:
+        for known, past in ((self.known, self.past), self.kept):
+            if np.array_equal(known, tokens[: len(known)]):
+                self.known, self.past = known, past if past is self.past else copy.deepcopy(past)
+                return
+        self.known, self.past, self.kept = np.empty(0, dtype=np.int64), None, (np.empty(0, dtype=np.int64), None)
+
+
+class SharedPrefix(Cache):
+    """The keys and values of one sequence, which a whole batch continues without anything being stored."""
+
+    def __init__(self, past: Cache) -> None:
+        super().__init__(layers=past.layers)
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_args: Any, **_more: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        layer: Any = self.layers[layer_idx]
+        rows = len(key_states)
+        keys = torch.cat([layer.keys.expand(rows, -1, -1, -1), key_states], dim=-2)
+        values = torch.cat([layer.values.expand(rows, -1, -1, -1), value_states], dim=-2)
+        return keys, values
