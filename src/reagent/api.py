@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,28 +53,35 @@ def explain(
     before_proposals = known.meter.forward_passes
     proposals = substitute.propose(known, case, proposing)
     proposal_passes = known.meter.forward_passes - before_proposals
-    found = attributor.attribute(known, case, proposals, attributing, progress or (lambda _: None))
-    return Explanation(
-        prompt=prompt,
-        completion=case.completion,
-        input=case.input,
-        output=case.output,
-        scores=_rows(found.scores),
-        effects=None if found.effects is None else _rows(found.effects),
-        stderr=None if found.stderr is None else _rows(found.stderr),
-        effect_unit=found.effect_unit,
-        model=known.info,
-        method=method_info,
-        replacer=substitute.info,
-        seed=seed,
-        cost=_cost(
-            found,
-            forward_passes=known.meter.forward_passes - passes,
-            tokens=known.meter.tokens - tokens,
-            seconds=round(time.perf_counter() - begin, 3),
-            proposals=proposal_passes,
-        ),
-    )
+
+    def explanation(found: Attribution) -> Explanation:
+        return Explanation(
+            prompt=prompt,
+            completion=case.completion,
+            input=case.input,
+            output=case.output,
+            scores=_rows(found.scores),
+            effects=None if found.effects is None else _rows(found.effects),
+            stderr=None if found.stderr is None else _rows(found.stderr),
+            effect_unit=found.effect_unit,
+            model=known.info,
+            method=method_info,
+            replacer=substitute.info,
+            seed=seed,
+            cost=_cost(
+                found,
+                forward_passes=known.meter.forward_passes - passes,
+                tokens=known.meter.tokens - tokens,
+                seconds=round(time.perf_counter() - begin, 3),
+                proposals=proposal_passes,
+            ),
+        )
+
+    def report(now: Progress) -> None:
+        if progress is not None:
+            progress(replace(now, partial=explanation(now.partial)) if isinstance(now.partial, Attribution) else now)
+
+    return explanation(attributor.attribute(known, case, proposals, attributing, report))
 
 
 def _check(prompt: str, target: str | None, max_new_tokens: int, seed: int) -> None:

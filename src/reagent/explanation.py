@@ -25,6 +25,10 @@ Rows = tuple[tuple[float, ...], ...]
 STOPPED = {
     "condition": "",
     "single": "",
+    "settled": "",
+    "fixed": "",
+    "unsettled": "has a ranking that was still open when the probes ran out: look at the errors, or give more probes",
+    "flat": "was made likelier by no token: its scores are uniform and say nothing",
     "start": "met the stopping condition before the first step in at least one run, which then has learned nothing",
     "maximum": "did not meet the stopping condition within the maximum number of steps",
 }

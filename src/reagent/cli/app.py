@@ -76,9 +76,12 @@ def explain(
         int | None, typer.Option(metavar="N", help="Replacer: how many proposals for each position.")
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same explanation.")] = 0,
+    probes: Annotated[int | None, typer.Option(metavar="N", help="fast: exactly N probes, no early stop.")] = None,
     max_steps: Annotated[int | None, typer.Option(metavar="N", help="paper: steps after which a run ends.")] = None,
     runs: Annotated[int | None, typer.Option(metavar="N", help="paper: independent runs to average.")] = None,
-    ratio: Annotated[float | None, typer.Option(metavar="R", help="paper: share of tokens replaced per step.")] = None,
+    ratio: Annotated[
+        float | None, typer.Option(metavar="R", help="Share of tokens replaced in each probe or step.")
+    ] = None,
     keep: Annotated[
         float | None,
         typer.Option(metavar="K", help="paper: share (below 1) or number of tokens kept in the stopping test."),
@@ -111,7 +114,7 @@ def explain(
     if token is not None and target is None and token >= new_tokens:
         raise InputError(f"there will be no output token {token}: tokens are numbered from 0 to {new_tokens - 1}")
     kept = int(keep) if keep is not None and keep >= 1 and keep == int(keep) else keep
-    options = _given(max_steps=max_steps, runs=runs, ratio=ratio, keep=kept, top_k=top_k, ahead=ahead)
+    options = _given(probes=probes, max_steps=max_steps, runs=runs, ratio=ratio, keep=kept, top_k=top_k, ahead=ahead)
     # What is wrong with the words is said before a model is loaded.
     make_method(method, preset, **options)
     make_replacer(replacer, **_given(candidates=candidates))

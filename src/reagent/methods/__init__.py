@@ -2,6 +2,7 @@
 
 protocol.py   what a method is given and what it returns
 reagent.py    ReAGent as published
+reagent_fast.py, effects.py   ReAGent with shared, dealt probes; effects and their errors from them
 """
 
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 from reagent.errors import UnknownNameError
 from reagent.methods.protocol import Attribution, Method, Progress, Report
 from reagent.methods.reagent import Published
+from reagent.methods.reagent_fast import Fast
 from reagent.options import with_options
 
 
@@ -27,6 +29,7 @@ METHODS: dict[str, MethodEntry] = {
         "replaces tokens and watches how much less likely the target becomes",
         "probabilities",
         {
+            "fast": (Fast(), "shared, dealt probes; effects in nats with standard errors; stops when settled"),
             "paper": (Published(), "as published: replace 30 %, keep 30 % in the stopping test, 3 runs of 1,000 steps"),
             "paper-recommended": (Published(ratio=0.1), "the paper's recommended ratio: replace 10 %"),
             "paper-appendix": (Published(keep=5, max_steps=3000), "the paper's appendix: keep 5 tokens, 3,000 steps"),

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from reagent.explanation import Explanation
 from reagent.models.protocol import Case, Floats, Model
 from reagent.replacers.proposals import Proposals
 
@@ -27,12 +28,15 @@ class Attribution:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a method is; `total` may shrink when a search stops early."""
+    """How far a method is; `total` may shrink when a search stops early. `partial` is what is known so far.
+
+    A method hands out an Attribution; `explain` passes it on as an Explanation.
+    """
 
     done: int
     total: int
     unit: str
-    note: str = ""
+    partial: "Attribution | Explanation | None" = None
 
 
 Report = Callable[[Progress], None]

@@ -91,6 +91,12 @@ class Published:
         return _Run(_softmax(state), steps, stopped=False)
 
 
+def gain(drop: Floats) -> Floats:
+    """g = logit((Δp + 1) / 2) of Eq. 6."""
+    drop = np.clip(drop, -LARGEST_DROP, LARGEST_DROP)
+    return np.asarray(np.log1p(drop) - np.log1p(-drop))
+
+
 class _Run(NamedTuple):
     scores: Floats  # [n], sums to 1
     steps: int
@@ -127,10 +133,8 @@ class _Target:
         return TargetScores(answer.logprob[:, 0], answer.rank[:, 0])
 
     def gain(self, selection: Mask, uniform: Floats) -> Floats:
-        """g = logit((Δp + 1) / 2) of Eq. 6, where Δp is how much less likely the target became (Eq. 4)."""
-        drop = self.probability - np.exp(self.score(selection, uniform).logprob)
-        drop = np.clip(drop, -LARGEST_DROP, LARGEST_DROP)
-        return np.asarray(np.log1p(drop) - np.log1p(-drop))
+        """g of a replacement: how much less likely the target became (Eq. 4), on the scale of the scores."""
+        return gain(self.probability - np.exp(self.score(selection, uniform).logprob))
 
     def spread(self, scores: Floats) -> Floats:
         """Scores of the free positions among all positions: what may not be replaced has 0."""

@@ -12,7 +12,7 @@ from reagent.errors import InputError
 from reagent.explanation import Token
 from reagent.models.prefix import GrowingPrefix, SharedPrefix, batches
 from reagent.models.protocol import Case, Ids, Meter, Predictions, TargetScores
-from reagent.models.tokens import Span, spans_by_decoding, tile
+from reagent.models.tokens import Span, spans_by_decoding, spellings, tile
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -65,11 +65,20 @@ class LocalModel:
         added: Mapping[int, Any] = getattr(self.tokenizer, "added_tokens_decoder", {})
         return frozenset(self.tokenizer.all_special_ids) | {i for i, token in added.items() if token.special}
 
-    @cached_property
+    @property
     def ordinary_ids(self) -> Ids:
+        return self._ordinary[0]
+
+    @property
+    def ordinary_texts(self) -> tuple[str, ...]:
+        return self._ordinary[1]
+
+    @cached_property
+    def _ordinary(self) -> tuple[Ids, tuple[str, ...]]:
         ids = [i for i in range(len(self.tokenizer)) if i not in self.special_ids and i < self._vocabulary_size]
-        texts = self.tokenizer.batch_decode([[i] for i in ids])
-        return np.array([i for i, text in zip(ids, texts, strict=True) if _is_ordinary(text)], dtype=np.int64)
+        pairs = zip(ids, spellings(self.tokenizer, ids), strict=True)
+        kept = {i: text for i, text in pairs if _is_ordinary(text)}
+        return np.array(list(kept), dtype=np.int64), tuple(kept.values())
 
     # --- text to tokens ---
 

@@ -80,15 +80,24 @@ class GrowingPrefix:
         if not isinstance(self.past, Cache) or any(type(layer) not in _PLAIN for layer in self.past.layers):
             return None
         if keep and len(tokens) > len(self.kept[0]):
-            self.kept = (tokens, copy.deepcopy(self.past))
+            self.kept = (tokens, _branch(self.past))
         return SharedPrefix(self.past)
 
     def _start_from_what_fits(self, tokens: Ids) -> None:
         for known, past in ((self.known, self.past), self.kept):
             if np.array_equal(known, tokens[: len(known)]):
-                self.known, self.past = known, past if past is self.past else copy.deepcopy(past)
+                self.known, self.past = known, past if past is self.past else _branch(past)
                 return
         self.known, self.past, self.kept = np.empty(0, dtype=np.int64), None, (np.empty(0, dtype=np.int64), None)
+
+
+def _branch(past: Any) -> Any:
+    """A cache that can grow on its own; the tensors are shared, since growing makes new ones."""
+    if past is None:
+        return None
+    branch = copy.copy(past)
+    branch.layers = [copy.copy(layer) for layer in past.layers]
+    return branch
 
 
 class SharedPrefix(Cache):

@@ -131,6 +131,16 @@ class HasVocabulary(Protocol):
         ...
 
 
+@runtime_checkable
+class SpellsTokens(HasVocabulary, Protocol):
+    """Spells its tokens (needed by the replacers `roberta` and `pos`)."""
+
+    @property
+    def ordinary_texts(self) -> tuple[str, ...]:
+        """The text of each of `ordinary_ids` as it stands inside a text: a leading space belongs to it."""
+        ...
+
+
 def require(model: Model, capability: type, wanted_by: str) -> None:
     """Stop before any work if `model` lacks what `wanted_by` needs."""
     if not isinstance(model, capability):

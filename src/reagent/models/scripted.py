@@ -33,6 +33,10 @@ class ScriptedModel:
     def ordinary_ids(self) -> Ids:
         return np.arange(len(self.vocabulary))
 
+    @property
+    def ordinary_texts(self) -> tuple[str, ...]:
+        return tuple(f" {word}" for word in self.vocabulary)
+
     def case(self, prompt: str, target: str | None = None, max_new_tokens: int = 10) -> Case:
         source = self._tokens(prompt)
         if target is None:

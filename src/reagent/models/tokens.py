@@ -1,6 +1,10 @@
 """Where tokens stand in the text."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 Span = tuple[int, int]
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
@@ -43,3 +47,11 @@ def spans_by_decoding(decode: Callable[[Sequence[int]], str], before: Sequence[i
         spans.append((start, max(complete, min(start + 1, len(text)))))
         done = complete
     return spans
+
+
+def spellings(tokenizer: "PreTrainedTokenizerBase", ids: Iterable[int]) -> list[str]:
+    """The text of each token inside a text. Decoded alone, some tokenizers drop a token's leading space."""
+    before = list(tokenizer("a", add_special_tokens=False)["input_ids"])
+    start = len(tokenizer.decode(before, clean_up_tokenization_spaces=False))
+    texts = tokenizer.batch_decode([[*before, i] for i in ids], clean_up_tokenization_spaces=False)
+    return [text[start:] for text in texts]

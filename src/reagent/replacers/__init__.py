@@ -1,14 +1,20 @@
 """What may stand in a token's place.
 
 proposals.py         the table that every replacer fills, and drawing from it
+masked_lm.py         `roberta`: the fills of a masked language model, and which of them count
+masked_network.py    the masked language model itself
+part_of_speech.py    `pos`: tokens of the same part of speech
 self_predictions.py  `self`: the explained model's own predictions
 uniform.py           `random`: any ordinary token
+vocabulary.py        the explained model's tokens as text
 """
 
 from typing import Any
 
 from reagent.errors import UnknownNameError
 from reagent.options import with_options
+from reagent.replacers.masked_lm import MaskedLMReplacer
+from reagent.replacers.part_of_speech import PartOfSpeechReplacer
 from reagent.replacers.proposals import Proposals, Replacer
 from reagent.replacers.self_predictions import SelfReplacer
 from reagent.replacers.uniform import UniformReplacer
@@ -17,6 +23,8 @@ from reagent.replacers.uniform import UniformReplacer
 REPLACERS: dict[str, tuple[Replacer, str]] = {
     "self": (SelfReplacer(), "the explained model's own predictions from the left; one forward pass"),
     "random": (UniformReplacer(), "any printable token of the vocabulary, uniformly; no forward pass"),
+    "roberta": (MaskedLMReplacer(), "what a masked LM (RoBERTa; any hub id or folder) finds likely; its passes only"),
+    "pos": (PartOfSpeechReplacer(), "any token of the same part of speech, uniformly; no forward pass"),
 }
 AUTO = "self"  # what `auto` stands for
 

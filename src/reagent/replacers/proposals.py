@@ -37,20 +37,31 @@ class Proposals:
 
         The numbers come from outside so that the same draws can be made one by one or in one go.
         """
-        total = self.weights.sum(-1, keepdims=True)  # [length, 1]
-        cumulative = np.cumsum(self.weights, axis=-1) / np.where(total > 0, total, 1)
+        return self.ids_at(self.columns(uniform))
+
+    def columns(self, uniform: Floats) -> Ids:
+        """Which of the K proposals the numbers choose; [batch, length]."""
+        cumulative = np.cumsum(self.normalised, axis=-1)
         column = np.empty(uniform.shape, dtype=np.int64)
         for i, row in enumerate(cumulative):
             column[:, i] = np.searchsorted(row, uniform[:, i] * row[-1], side="right")
-        column = np.minimum(column, self._last_used)
-        drawn = self.ids[np.arange(len(self.ids)), column]
-        return np.where(self.replaceable, drawn, self.original)
+        # Rounding must not carry a draw past the last proposal that has a weight.
+        last = np.where(self.weights > 0, np.arange(self.weights.shape[1]), 0).max(-1)
+        return np.asarray(np.minimum(column, last))
+
+    def ids_at(self, columns: Ids) -> Ids:
+        """The proposals in these columns; where a position has none, its own token."""
+        return np.where(self.replaceable, self.ids[np.arange(len(self.ids)), columns], self.original)
 
     @property
-    def _last_used(self) -> Ids:
-        """The last column with a weight: rounding must not carry a draw past it."""
-        columns = np.arange(self.weights.shape[1])
-        return np.asarray(np.where(self.weights > 0, columns, 0).max(-1))
+    def normalised(self) -> Floats:
+        """The weights of each position as shares of 1; all 0 where there is no proposal."""
+        total = self.weights.sum(-1, keepdims=True)  # [length, 1]
+        return np.asarray(self.weights / np.where(total > 0, total, 1))
+
+    def strata(self, most: int) -> int:
+        """Into how many equal parts draws should be dealt: one for each proposal, if they are few."""
+        return int(np.clip((self.weights > 0).sum(-1).max(initial=1), 1, most))
 
 
 class Replacer(Protocol):

@@ -1,0 +1,238 @@
+"""Effects of single tokens from probes that replaced several at once, and how sure they are.
+
+A probe k replaced the tokens j of a set R_k, each by one of its candidates c, and cost the target y_k.
+Replacing nothing costs nothing, so
+
+    y_k = Σ_{j ∈ R_k} (a_j + b_jc) + noise
+
+where a_j belongs to the token and b_jc to the candidate that happened to stand in for it. Both are
+random effects with a variance of their own for every token, which is how one word may matter a lot
+while most do not matter at all; the variances are learned from the probes (empirical Bayes, by EM), and
+with them the strength of the ridge. What is reported is the mean over candidates, a_j + Σ_c w_jc b_jc.
+
+Its standard error is the larger of two that fail in opposite ways: the posterior's, which knows how far
+the shrinkage may have gone but believes the model, and the jackknife's over groups of neighbouring
+probes, which sees what the model leaves out (tokens that act together) but nothing of the shrinkage.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from reagent.models.protocol import Floats, Ids, Mask
+
+ROUNDS = 12  # of EM: more sharpen the variances beyond what the probes can tell
+GROUPS = 8  # of the jackknife
+DEGREES = 1.0  # how much a token's variance leans on the usual one: as one observation
+
+
+class Effects(NamedTuple):
+    mean: Floats  # [tokens]
+    stderr: Floats  # [tokens]
+
+
+@dataclass(frozen=True)
+class Design:
+    """Which probe replaced which token by which of its candidates."""
+
+    replaced: Mask  # [probes, tokens]
+    column: Ids  # [probes, tokens], read only where replaced
+    weights: Floats  # [tokens, candidates], each row sums to 1
+
+    def first(self, probes: int, tokens: int) -> "Design":
+        """The first probes only, and the first tokens only: what one target can see."""
+        return Design(self.replaced[:probes, :tokens], self.column[:probes, :tokens], self.weights[:tokens])
+
+    def only(self, probes: Mask) -> "Design":
+        return Design(self.replaced[probes], self.column[probes], self.weights)
+
+
+class _Variances(NamedTuple):
+    token: Floats  # [tokens], of a_j
+    candidate: Floats  # [tokens], of b_jc
+    noise: float
+
+
+def estimate(design: Design, y: Floats) -> Effects:
+    """Effects with standard errors."""
+    found = _Occurrences.of(design)
+    # The same posterior, computed where there is less of it: between probes or between effects.
+    solver = _BetweenProbes(found, y) if len(y) <= found.effects else _BetweenEffects(found, y)
+    variances = _learn(found, solver, _guess(design, y))
+    mean, variance = solver.posterior(variances)
+    unseen = (design.weights**2).sum(1) - found.seen_weight**2 @ found.belongs
+    posterior = np.maximum(variance + unseen * variances.candidate, 0)
+    without = solver.without_each_group(variances, np.arange(len(y)) * GROUPS // len(y))
+    jackknife = (len(without) - 1) / len(without) * ((without - np.mean(without, axis=0)) ** 2).sum(0)
+    return Effects(mean, np.sqrt(np.maximum(posterior, jackknife)))
+
+
+def _guess(design: Design, y: Floats) -> _Variances:
+    power = float(np.mean(y**2)) + 1e-12
+    tokens = design.replaced.shape[1]
+    each = np.full(tokens, power / max(1.0, float(design.replaced.sum(1).mean())) / 2)
+    return _Variances(each, each, 0.2 * power)
+
+
+def _learn(found: "_Occurrences", solver: "_BetweenProbes | _BetweenEffects", now: _Variances) -> _Variances:
+    """The variances that explain the answers, by EM."""
+    smallest = 1e-6 * float(np.mean(solver.y**2)) + 1e-12
+    tokens = len(now.token)
+    for _ in range(ROUNDS):
+        moments, unexplained = solver.moments(now)
+        a, b = moments[:tokens], np.bincount(found.owner, moments[tokens:], minlength=tokens)
+        now = _Variances(
+            (DEGREES * _usual(now.token) + a) / (DEGREES + 1),
+            (DEGREES * _usual(now.candidate) + b) / (DEGREES + found.distinct),
+            max(smallest, unexplained / len(solver.y)),
+        )
+    return now
+
+
+def _usual(variances: Floats) -> float:
+    """The variance of most tokens: the harmonic mean, which a few large ones do not move."""
+    return float(1 / np.mean(1 / np.maximum(variances, 1e-300)))
+
+
+@dataclass(frozen=True)
+class _Occurrences:
+    """The pairs of token and candidate that occurred, and where."""
+
+    replaced: Floats  # [probes, tokens]
+    probe: Ids  # [cards] of each replacement
+    pair: Ids  # [cards]
+    owner: Ids  # [pairs], the token
+    seen_weight: Floats  # [pairs], w_jc
+
+    @classmethod
+    def of(cls, design: Design) -> "_Occurrences":
+        probe, token = np.nonzero(design.replaced)
+        wide = design.weights.shape[1]
+        codes, pair = np.unique(token * wide + design.column[probe, token], return_inverse=True)
+        owner = codes // wide
+        return cls(design.replaced.astype(np.float64), probe, pair, owner, design.weights[owner, codes % wide])
+
+    @property
+    def effects(self) -> int:
+        return int(self.replaced.shape[1]) + len(self.owner)
+
+    @property
+    def distinct(self) -> Ids:
+        """How many of its candidates each token has shown."""
+        return np.bincount(self.owner, minlength=self.replaced.shape[1])
+
+    @property
+    def belongs(self) -> Floats:
+        """[pairs, tokens]: 1 where the pair is the token's."""
+        return np.asarray(self.owner[:, None] == np.arange(self.replaced.shape[1]), dtype=np.float64)
+
+    def each(self, v: _Variances) -> Floats:
+        """The prior variance of every effect: tokens first, then pairs."""
+        return np.concatenate([v.token, v.candidate[self.owner]])
+
+
+class _BetweenProbes:
+    """The posterior through the covariance of the answers, [probes, probes]: for few probes."""
+
+    def __init__(self, found: _Occurrences, y: Floats) -> None:
+        self.found, self.y, self.size = found, y, len(y)
+        # Two cards of one pair tie their probes together; there are few of them, so they are listed.
+        order = np.argsort(found.pair, kind="stable")
+        count = np.bincount(found.pair, minlength=len(found.owner))
+        first = np.repeat(np.cumsum(count) - count, count)  # where the pair of each card begins
+        partners = np.repeat(count, count)
+        left = np.repeat(np.arange(len(order)), partners)
+        right = np.repeat(first, partners) + _ramp(partners)
+        self.tie_left, self.tie_right = found.probe[order][left], found.probe[order][right]
+        self.tie_pair = found.pair[order][left]
+
+    def _inverse(self, v: _Variances) -> Floats:
+        x = self.found.replaced
+        where = self.tie_left * self.size + self.tie_right
+        shared = np.bincount(where, v.candidate[self.found.owner][self.tie_pair], minlength=self.size**2)
+        covariance = (x * v.token) @ x.T + shared.reshape(self.size, self.size)
+        covariance[np.diag_indices(self.size)] += v.noise
+        return np.asarray(np.linalg.inv(covariance))
+
+    def moments(self, v: _Variances) -> tuple[Floats, float]:
+        """E[effect²] of every effect, and the expected unexplained sum of squares."""
+        inverse = self._inverse(v)
+        pull, x, pairs = inverse @ self.y, self.found.replaced, len(self.found.owner)
+        prior = self.found.each(v)
+        mean = prior * np.concatenate([x.T @ pull, np.bincount(self.found.pair, pull[self.found.probe], pairs)])
+        within = np.bincount(self.tie_pair, inverse[self.tie_left, self.tie_right], pairs)
+        known = np.concatenate([np.einsum("ki,ki->i", x, inverse @ x), within])
+        unexplained = v.noise * (self.size - v.noise * np.trace(inverse)) + v.noise**2 * (pull @ pull)
+        return mean**2 + prior - prior**2 * known, float(unexplained)
+
+    def posterior(self, v: _Variances) -> tuple[Floats, Floats]:
+        """Mean and variance of a_j + Σ w_jc b_jc over the candidates that occurred."""
+        inverse, link = self._inverse(v), self._link(v)
+        prior = v.token + self.found.seen_weight**2 @ self.found.belongs * v.candidate
+        return link.T @ (inverse @ self.y), prior - np.einsum("ki,ki->i", link, inverse @ link)
+
+    def without_each_group(self, v: _Variances, group: Ids) -> Floats:
+        """The means without each group of probes, [groups, tokens], from the one inverse of them all."""
+        inverse, link = self._inverse(v), self._link(v)
+        pull, parts = inverse @ self.y, []
+        for g in np.unique(group):
+            out = group == g
+            rest = pull - inverse[:, out] @ np.linalg.solve(inverse[np.ix_(out, out)], pull[out])
+            parts.append(link.T @ np.where(out, 0, rest))
+        return np.array(parts)
+
+    def _link(self, v: _Variances) -> Floats:
+        """Covariance of each reported effect with each answer, [probes, tokens]."""
+        link = self.found.replaced * v.token
+        token = self.found.owner[self.found.pair]
+        link[self.found.probe, token] += self.found.seen_weight[self.found.pair] * v.candidate[token]
+        return np.asarray(link)
+
+
+class _BetweenEffects:
+    """The same through the precision of the effects, [effects, effects]: for many probes."""
+
+    def __init__(self, found: _Occurrences, y: Floats) -> None:
+        indicator = np.zeros((len(y), len(found.owner)))
+        indicator[found.probe, found.pair] = 1
+        self.x = np.concatenate([found.replaced, indicator], axis=1)
+        self.gram, self.moment, self.y, self.found = self.x.T @ self.x, self.x.T @ y, y, found
+
+    def _solve(self, v: _Variances, gram: Floats | None = None, moment: Floats | None = None) -> tuple[Floats, Floats]:
+        precision = (self.gram if gram is None else gram) / v.noise
+        precision[np.diag_indices_from(precision)] += 1 / np.maximum(self.found.each(v), 1e-300)
+        covariance = np.linalg.inv(precision)
+        return covariance @ (self.moment if moment is None else moment) / v.noise, covariance
+
+    def moments(self, v: _Variances) -> tuple[Floats, float]:
+        mean, covariance = self._solve(v)
+        residual = self.y - self.x @ mean
+        return mean**2 + np.diag(covariance), float(residual @ residual + (covariance * self.gram).sum())
+
+    def posterior(self, v: _Variances) -> tuple[Floats, Floats]:
+        mean, covariance = self._solve(v)
+        return self._report.T @ mean, np.einsum("ij,ij->j", self._report, covariance @ self._report)
+
+    def without_each_group(self, v: _Variances, group: Ids) -> Floats:
+        parts = []
+        for g in np.unique(group):
+            x, y = self.x[group == g], self.y[group == g]
+            parts.append(self._report.T @ self._solve(v, self.gram - x.T @ x, self.moment - x.T @ y)[0])
+        return np.array(parts)
+
+    @property
+    def _report(self) -> Floats:
+        """[effects, tokens]: what is reported of the effects, a_j + Σ w_jc b_jc."""
+        own = np.eye(self.found.replaced.shape[1])
+        return np.concatenate([own, self.found.belongs * self.found.seen_weight[:, None]])
+
+
+def _ramp(lengths: Ids) -> Ids:
+    """0, 1, … for each length, one after another.
+
+    >>> _ramp(np.array([2, 3]))
+    array([0, 1, 0, 1, 2])
+    """
+    ends = np.cumsum(lengths)
+    return np.asarray(np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - lengths, lengths))

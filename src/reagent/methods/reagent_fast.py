@@ -1,0 +1,180 @@
+"""ReAGent, fast: the same question, asked of all output tokens at once and answered with an error.
+
+Four things follow from what the published update really computes, a sum over the steps in which a
+token happened to be replaced:
+
+- The steps need no order, so probes are drawn ahead and scored in large batches.
+- How often a token is drawn is noise. Tokens are dealt like cards: each is replaced once per deck, and
+  its candidates too are dealt, so that none is used twice before all were used.
+- The sum grows with the number of steps. An effect does not: it is what replacing the token costs the
+  target in log-probability, which adds up over tokens far better than the published response does.
+- One pass over prompt and continuation perturbs the context of every output token at once.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from reagent.errors import UnknownNameError
+from reagent.methods.effects import Design, Effects, estimate
+from reagent.methods.protocol import Attribution, Progress, Report, silent
+from reagent.methods.reagent import gain
+from reagent.models.protocol import Case, Floats, Ids, Mask, Model
+from reagent.options import check_range
+from reagent.replacers.proposals import Proposals
+
+FIRST_LOOK = 64  # probes before the ranking is looked at, and between two looks
+BLOCK = 32
+MOST_STRATA = 16
+RESPONSES = {"logprob": "nats", "g": "g"}  # what is measured of a probe, and its unit
+SURE = 1.96  # standard errors: 95 % of a normal distribution
+NEGLIGIBLE = 0.1  # of the largest effect: a difference below it need not be settled
+
+
+@dataclass(frozen=True)
+class Fast:
+    """How many probes, and how they are dealt."""
+
+    probes: int | None = None  # exactly so many; by default, until the top of every ranking is settled
+    max_probes: int = 256  # where that ends at the latest
+    ratio: float = 0.1  # share of the tokens replaced in each probe
+    top: int = 3  # how many of the most important tokens must be told apart from the rest
+    response: str = "logprob"  # or g, the published one
+
+    def __post_init__(self) -> None:
+        owner = "preset 'fast'"
+        check_range(owner, "ratio", self.ratio, 1e-9, 1)
+        for name in ("probes", "max_probes", "top"):
+            if getattr(self, name) is not None:
+                check_range(owner, name, getattr(self, name), 1)
+        if self.response not in RESPONSES:
+            raise UnknownNameError("response", self.response, RESPONSES)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def attribute(
+        self, model: Model, case: Case, proposals: Proposals, rng: np.random.Generator, report: Report = silent
+    ) -> Attribution:
+        """Explain all output tokens with the same probes."""
+        count = self.probes or self.max_probes
+        free = np.flatnonzero(proposals.replaceable[: len(case.ids) - 1])  # the last target replaces nothing
+        table = proposals.at(free)
+        hand = max(1, round(self.ratio * len(free)))
+        replaced, uniform = deal(len(free), hand, count, table.strata(MOST_STRATA), rng)
+        rows = _Rows(case, free, Design(replaced, table.columns(uniform), table.normalised))
+        answers = np.empty((0, len(case.output)))
+        for stop in self._looks(count):
+            for block in _blocks(len(answers), stop):
+                sequences = _substitute(case.ids, free, replaced[block], table.ids_at(rows.design.column[block]))
+                answers = np.concatenate([answers, self._respond(model, case, sequences)])
+                report(Progress(len(answers), count, "probes"))
+            found = self._attribution(rows, answers)
+            if "unsettled" not in found.stopped:
+                count = stop
+            report(Progress(stop, count, "probes", partial=found))
+            if stop == count:
+                break
+        return found
+
+    def _looks(self, count: int) -> list[int]:
+        """After how many probes to look whether it is enough; the last is the end."""
+        return [count] if self.probes else [*range(FIRST_LOOK, count, FIRST_LOOK), count]
+
+    def _respond(self, model: Model, case: Case, sequences: Ids) -> Floats:
+        """What each probe cost each target; [probes, targets]."""
+        before = np.array([token.logprob for token in case.output], dtype=np.float64)
+        after = model.score(sequences, case.positions, case.targets).logprob
+        return np.asarray(before - after) if self.response == "logprob" else gain(np.exp(before) - np.exp(after))
+
+    def _attribution(self, rows: "_Rows", answers: Floats) -> Attribution:
+        effects = [estimate(*rows.seen(answers, t)) for t in range(answers.shape[1])]
+        means = [rows.spread(t, e.mean) for t, e in enumerate(effects)]
+        flat = [not (mean > 0).any() for mean in means]
+        ended = ["fixed" if self.probes else "settled" if settled(e, self.top) else "unsettled" for e in effects]
+        return Attribution(
+            scores=[rows.share(mean) for mean in means],
+            effects=means,
+            stderr=[rows.spread(t, e.stderr) for t, e in enumerate(effects)],
+            effect_unit=RESPONSES[self.response],
+            steps=[len(answers)] * len(effects),
+            stopped=["flat" if nothing else why for nothing, why in zip(flat, ended, strict=True)],
+            runs=[],
+            probes=len(answers),
+            stopping_tests=0,
+        )
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """From the tokens that may be replaced to the rows of the answer, and back."""
+
+    case: Case
+    free: Ids
+    design: Design
+
+    def seen(self, answers: Floats, t: int) -> tuple[Design, Floats]:
+        """What target t can see: the tokens before it."""
+        before = int(np.searchsorted(self.free, len(self.case.input) + t))
+        return self.design.first(len(answers), before), answers[:, t]
+
+    def spread(self, t: int, values: Floats) -> Floats:
+        row = np.zeros(len(self.case.input) + t)
+        row[self.free[: len(values)]] = values
+        return row
+
+    def share(self, effects: Floats) -> Floats:
+        """Positive effects over their sum; where none is positive, every token alike."""
+        positive = np.maximum(effects, 0)
+        if not positive.any():
+            positive = (~self.case.protected[: len(effects)]).astype(np.float64)
+        return np.asarray(positive / positive.sum())
+
+
+def deal(size: int, hand: int, count: int, strata: int, rng: np.random.Generator) -> tuple[Mask, Floats]:
+    """Who is replaced in each probe, and the numbers in [0, 1) that choose by what; [count, size] both.
+
+    A deck holds every position once and is cut into hands of nearly equal size. The numbers of one
+    position fall once into each of `strata` equal parts before they fall into one twice.
+
+    >>> replaced, _ = deal(5, 2, 6, 3, np.random.default_rng(0))
+    >>> replaced[:3].sum(0).tolist(), replaced[:3].sum(1).tolist()
+    ([1, 1, 1, 1, 1], [2, 2, 1])
+    """
+    cards, numbers = rng.spawn(2)
+    replaced = np.zeros((count, size), dtype=np.bool_)
+    uniform = np.zeros((count, size))
+    hands = -(-size // hand)
+    order = np.zeros((strata, size))
+    for deck, start in enumerate(range(0, count, hands)):
+        if deck % strata == 0:
+            order = numbers.permuted(np.tile(np.arange(strata)[:, None], size), axis=0)
+        uniform[start : start + hands] = (order[deck % strata] + numbers.random(size)) / strata
+        for k, chosen in enumerate(np.array_split(cards.permutation(size), hands)):
+            if start + k < count:
+                replaced[start + k, chosen] = True
+    return replaced, uniform
+
+
+def settled(effects: Effects, top: int) -> bool:
+    """Whether the `top` tokens stand clear of all others, or differ from them by nothing that matters."""
+    order = np.argsort(-effects.mean, kind="stable")
+    first, rest = order[:top], order[top:]
+    gap = effects.mean[first][:, None] - effects.mean[rest]
+    error = SURE * np.hypot(effects.stderr[first][:, None], effects.stderr[rest])
+    largest = max(0.0, float(effects.mean.max(initial=0.0)))
+    return bool(((gap > error) | (gap + error < NEGLIGIBLE * largest)).all())
+
+
+def _blocks(start: int, stop: int) -> Iterator[slice]:
+    for begin in range(start, stop, BLOCK):
+        yield slice(begin, min(begin + BLOCK, stop))
+
+
+def _substitute(ids: Ids, free: Ids, replaced: Mask, substitutes: Ids) -> Ids:
+    sequences = np.repeat(ids[None], len(replaced), axis=0)
+    sequences[:, free] = np.where(replaced, substitutes, ids[free])
+    return sequences

@@ -1,0 +1,68 @@
+"""The explained model as its own masked language model: it looks to the left and to the right.
+
+What stands to the right of a position is evidence about it. By Bayes' rule, for a candidate c,
+
+    p(c | left, right) ∝ p(c | left) · p(right | left, c)
+
+where the first factor is the model's own prediction, and the second is how likely the model finds the
+text that follows once c stands there. The candidates of `self` are reweighted by that.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from reagent.models.protocol import Case, Floats, HasVocabulary, Ids, Model, PredictsTokens, require
+from reagent.options import check_range
+from reagent.replacers.proposals import Proposals, table
+
+
+@dataclass(frozen=True)
+class InfillReplacer:
+    """The best `candidates` of `considered` left-hand predictions, judged by the next `window` tokens.
+
+    One pass per position and considered token, over `window` tokens each, since what stands to the left
+    is computed once. `weighted` draws by the posterior, otherwise uniformly, as the paper draws.
+    Nothing stands to the left of position 0: its candidates are ordinary tokens drawn uniformly, and
+    judged like the others.
+    """
+
+    candidates: int = 10
+    considered: int = 30
+    window: int = 5
+    weighted: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("candidates", "considered", "window"):
+            check_range("the replacer", name, getattr(self, name), 1)
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        return {"id": "infill", **asdict(self)}
+
+    def propose(self, model: Model, case: Case, rng: np.random.Generator) -> Proposals:
+        for capability in (PredictsTokens, HasVocabulary):
+            require(model, capability, "replacer 'infill'")
+        assert isinstance(model, PredictsTokens)
+        assert isinstance(model, HasVocabulary)
+        found = model.predict(case.ids, self.considered)
+        first = rng.choice(model.ordinary_ids, size=(1, found.ids.shape[1]))
+        ids = np.concatenate([first, found.ids])  # [length, considered]
+        prior = np.concatenate([np.zeros(first.shape), found.logprob])
+        posterior = prior + np.stack([self._evidence(model, case, i, ids[i]) for i in range(len(ids))])
+        posterior[ids == case.ids[:, None]] = -np.inf
+        best = np.argsort(-posterior, axis=-1, kind="stable")[:, : self.candidates]
+        posterior = np.take_along_axis(posterior, best, axis=-1)
+        weights = np.exp(posterior - posterior.max(-1, keepdims=True))
+        return table(case, np.take_along_axis(ids, best, axis=-1), weights if self.weighted else np.sign(weights))
+
+    def _evidence(self, model: Model, case: Case, position: int, candidates: Ids) -> Floats:
+        """log p(right | left, c) over the next `window` tokens, for each candidate; [considered]."""
+        after = np.arange(position + 1, min(position + 1 + self.window, len(case.ids)))
+        if case.protected[position] or len(after) == 0:
+            return np.zeros(len(candidates))
+        sequences = np.repeat(case.ids[None, : after[-1] + 1], len(candidates), axis=0)
+        sequences[:, position] = candidates
+        return np.asarray(model.score(sequences, after, case.ids[after]).logprob.sum(-1))

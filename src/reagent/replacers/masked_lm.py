@@ -1,0 +1,152 @@
+"""What a masked language model, such as RoBERTa, finds likely where a token stands: the paper's replacer.
+
+Each position is masked once, with all the rest of prompt and continuation visible. What is masked is
+exactly the text of the explained model's token, whatever the masked LM's own tokens are: the text to its
+left and to its right are read by the masked LM's tokenizer, with one mask between them. So a piece of a
+word is masked alone and filled with other pieces ("Jap|an" asks for what may follow "Jap"); pieces of
+one character (bytes of an emoji) all ask for the whole character.
+
+A fill counts if the explained model spells it with one token that has the leading space of the original:
+positions stay aligned. Written with a space, the original takes fills that begin a word; right after a
+letter, a digit or a closing sign, fills that go on; at the start of the text or of a line, or behind an
+opening bracket or a quote, both. Fills of a masked LM that knows no capitals take those of the original
+where that is a token. One that differs from the original in capitals only is no replacement. Where white
+space stands, words are asked for.
+
+Where fewer than MINIMUM fills count, tokens of the same kind (leading space; word or sign), drawn
+uniformly, make up the rest, each with the weight of the least likely fill that counted; in a vocabulary
+with too few of that kind, tokens with the same leading space, then any.
+"""
+
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from reagent.models.protocol import Case, Model
+from reagent.models.tokens import Span
+from reagent.options import check_range
+from reagent.replacers.masked_network import Fill, at_hand, load, revision_at_hand
+from reagent.replacers.proposals import Proposals, table
+from reagent.replacers.vocabulary import Vocabulary, is_sign
+
+MINIMUM = 3
+
+
+@dataclass(frozen=True)
+class MaskedLMReplacer:
+    """The `candidates` likeliest fills of a masked LM: a hub id or a folder, at `revision` if it is given.
+
+    `weighted` draws by the masked LM's probabilities instead of uniformly.
+    """
+
+    model: str = "roberta-base"
+    candidates: int = 10
+    weighted: bool = False
+    revision: str | None = None
+
+    def __post_init__(self) -> None:
+        check_range("the replacer", "candidates", self.candidates, 1)
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        return {"id": "roberta", **asdict(self), "revision": self.revision or revision_at_hand(self.model)}
+
+    def propose(self, model: Model, case: Case, rng: np.random.Generator) -> Proposals:
+        vocabulary = Vocabulary(model, "replacer 'roberta'")
+        lm = load(self.model, self.revision)
+        text = case.prompt + case.completion
+        places = {i: _place(text, span, int(case.ids[i]), vocabulary) for i, span in _spans(case)}
+        fills = lm.fill(text, tuple(dict.fromkeys(place.span for place in places.values())))
+        ids = np.zeros((len(case.ids), self.candidates), dtype=np.int64)
+        weights = np.zeros(ids.shape)
+        for i, place in places.items():
+            best = self._choose(place, fills[place.span], vocabulary, lm.knows_capitals)
+            best |= self._made_up(best, place, vocabulary, rng)
+            ids[i, : len(best)] = list(best)
+            weights[i, : len(best)] = list(best.values()) if self.weighted else 1.0
+        return table(case, ids, weights)
+
+    def _choose(
+        self, place: "_Place", fills: list[Fill], vocabulary: Vocabulary, knows_capitals: bool
+    ) -> dict[int, float]:
+        """Token → probability, the likeliest first, of the fills that count."""
+        chosen: dict[int, float] = {}
+        for fill in fills:
+            word = fill.text.strip()
+            if not place.takes(fill) or word.casefold() == place.original.strip().casefold():
+                continue
+            token = vocabulary.id_of(place.lead + word)
+            if not knows_capitals:
+                cased = vocabulary.id_of(place.lead + _with_capitals_of(place.original.strip(), word))
+                token = token if cased is None else cased
+            if token is not None and token != place.token:
+                chosen.setdefault(token, fill.probability)
+            if len(chosen) == self.candidates:
+                break
+        return chosen
+
+    def _made_up(
+        self, chosen: dict[int, float], place: "_Place", vocabulary: Vocabulary, rng: np.random.Generator
+    ) -> dict[int, float]:
+        """What is missing to MINIMUM, or as many as there are."""
+        missing = min(MINIMUM, self.candidates) - len(chosen)
+        if missing <= 0:
+            return {}
+        others = vocabulary.like(place.original, but=[place.token, *chosen], least=missing)
+        drawn = rng.choice(others, size=min(missing, len(others)), replace=False)
+        return dict.fromkeys(drawn.tolist(), min(chosen.values(), default=1.0))
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a token stands, and what may stand there."""
+
+    span: Span
+    token: int
+    original: str  # as the explained model spells it
+    space: bool | None  # whether a fill begins with a space; None: both do
+
+    @property
+    def lead(self) -> str:
+        return " " if self.original[:1].isspace() else ""
+
+    def takes(self, fill: Fill) -> bool:
+        if fill.space is None:  # a sign after a space: only where one stood
+            return self.space is not True or is_sign(self.original)
+        return self.space is None or self.space == fill.space
+
+
+def _spans(case: Case) -> Iterator[tuple[int, Span]]:
+    """Index and span in prompt + continuation of every token that may be replaced."""
+    for i, token in enumerate(case.input + case.output):
+        shift = len(case.prompt) if i >= len(case.input) else 0
+        if not token.protected:
+            yield i, (token.start + shift, token.end + shift)
+
+
+def _place(text: str, span: Span, token: int, vocabulary: Vocabulary) -> _Place:
+    piece = text[span[0] : span[1]]
+    start = span[1] - len(piece.lstrip())
+    before = text[start - 1 : start] if start else ""
+    # The spelling knows of a space that is not in the text: before the first word, in many vocabularies.
+    original = vocabulary.text_of(token) or piece
+    if not piece.strip() or before == " ":
+        return _Place(span, token, original, True)
+    return _Place(span, token, original, None if _opens(before) else False)
+
+
+def _opens(character: str) -> bool:
+    """Whether a word begins after it without a space."""
+    return not character or character.isspace() or character in "\"'" or unicodedata.category(character) in "Ps Pi Pd"
+
+
+def _with_capitals_of(original: str, word: str) -> str:
+    if len(original) > 1 and original.isupper():
+        return word.upper()
+    return word[:1].upper() + word[1:] if original[:1].isupper() else word
+
+
+__all__ = ["MINIMUM", "MaskedLMReplacer", "at_hand"]

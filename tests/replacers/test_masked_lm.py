@@ -1,0 +1,296 @@
+"""The masked LMs here were trained on sentences whose right fills are known: countries for a country, and so on."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import masked
+from masked import COUNTRIES, DOES, MOVES, NUMBERS, PEOPLE, ROOM, ROOMS, SENTENCE, SUBJECTS
+from reagent.errors import CapabilityError, FileError, InputError
+from reagent.explanation import Token
+from reagent.models.local import LocalModel
+from reagent.models.protocol import Case, Model
+from reagent.models.scripted import ScriptedModel
+from reagent.replacers import Proposals, make_replacer, masked_lm, masked_network
+from reagent.replacers.masked_lm import MINIMUM, MaskedLMReplacer, at_hand
+from reagent.replacers.masked_network import Fill
+
+pytestmark = pytest.mark.xdist_group("masked_lm")  # train each masked LM once, not in every worker
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Kind of masked LM → its folder."""
+    made = {kind: tmp_path_factory.mktemp(kind) for kind in ("roberta", "bert")}
+    for kind, folder in made.items():
+        masked.train(kind, folder)
+    return {kind: str(folder) for kind, folder in made.items()}
+
+
+@pytest.fixture(params=["roberta", "bert"])
+def folder(request: pytest.FixtureRequest, folders: dict[str, str]) -> str:
+    return folders[request.param]
+
+
+def propose(folder: str, model: Model, case: Case, seed: int = 0, **options: Any) -> Proposals:
+    return MaskedLMReplacer(folder, **options).propose(model, case, np.random.default_rng(seed))
+
+
+def words(model: LocalModel, case: Case, proposals: Proposals) -> dict[str, list[str]]:
+    """Token's text → its proposals, spelled."""
+    spelled = dict(zip(model.ordinary_ids.tolist(), model.ordinary_texts, strict=True))
+    rows = zip(case.input + case.output, proposals.ids, proposals.weights, strict=True)
+    return {token.text: [spelled[i] for i in ids[weights > 0].tolist()] for token, ids, weights in rows}
+
+
+@pytest.mark.parametrize("kind", ["byte-level", "metaspace"])
+def test_each_word_is_filled_with_its_like(folder: str, kind: str) -> None:
+    model = masked.explained(kind)
+    case = model.case(SENTENCE, target=" Your uncle")
+    found = words(model, case, propose(folder, model, case, candidates=6))
+    slots = [("Japan", COUNTRIES), ("aunt", PEOPLE), ("moved", MOVES), ("teach", DOES), ("music", SUBJECTS)]
+    for original, group in [*slots, ("room", ROOMS)]:
+        others = {f" {word}" for word in group} - {f" {original}"}
+        assert set(found[f" {original}"][: len(others)]) == others
+    # A piece that is stuck to a word is masked alone, and what stands behind it still belongs to the word.
+    assert set(found["7"]) <= set(NUMBERS) - {"7"}
+    # Where no space stands, none comes, unless the vocabulary has it before the first word.
+    assert set(found["Her"][:2]) == {"His", "Their"}
+    assert [word.strip() for word in found["My"][:2]] in (["Your", "Our"], ["Our", "Your"])
+    assert all(word.startswith(" ") == (kind == "metaspace") for word in found["My"])
+
+
+@pytest.mark.parametrize("kind", ["byte-level", "metaspace", "pieces"])
+def test_every_position_keeps_its_space_and_has_others(folder: str, kind: str) -> None:
+    model = masked.explained(kind)
+    case = model.case("My aunt\n\nwent (to 🙂 Norway), she said:  'hear 日本!'", target=" </s> unseen  words\t.")
+    proposals = propose(folder, model, case, candidates=5)
+    used = proposals.weights > 0
+    np.testing.assert_array_equal(proposals.replaceable, ~case.protected)
+    assert not (used & (proposals.ids == case.ids[:, None])).any()
+    assert (used.sum(-1)[~case.protected] >= MINIMUM).all()
+    spelled = dict(zip(model.ordinary_ids.tolist(), model.ordinary_texts, strict=True))
+    for i, token in enumerate(case.input + case.output):
+        row = proposals.ids[i][used[i]].tolist()
+        assert len(set(row)) == len(row)
+        original = spelled.get(int(case.ids[i]), token.text)
+        assert all(spelled[j][0].isspace() == original[0].isspace() for j in row)
+        assert all(spelled[j].strip().lower() != original.strip().lower() for j in row)
+
+
+def test_which_fills_count_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ " dog" begins a word, "hen" goes on, and of ";" this masked LM cannot say."""
+
+    class OneAnswer:
+        knows_capitals = True
+
+        def fill(self, _text: str, spans: tuple[Any, ...]) -> dict[Any, list[Fill]]:
+            return dict.fromkeys(spans, [Fill(" dog", True, 0.5), Fill("hen", False, 0.3), Fill(" ;", None, 0.2)])
+
+    class Spelled(ScriptedModel):
+        ordinary_texts = property(lambda self: tuple(self.vocabulary))  # type: ignore[assignment]
+
+    expected = {
+        "My": ["dog", "hen", ";"],
+        " cat": [" dog"],
+        ",": ["hen", ";"],
+        " (": [" dog", " ;"],
+        "Her": ["dog", "hen", ";"],
+        "s": ["hen", ";"],
+        "\n": [" dog"],
+        "It": ["dog", "hen", ";"],
+    }
+    vocabulary = [*expected, "dog", " dog", "hen", " hen", ";", " ;"]
+    model = Spelled(vocabulary, lambda c: np.zeros((len(c), len(vocabulary))))
+    ends = np.cumsum([len(piece) for piece in expected]).tolist()
+    tokens = [Token((i,), piece, ends[i] - len(piece), ends[i]) for i, piece in enumerate(expected)]
+    monkeypatch.setattr(masked_lm, "load", lambda *_: OneAnswer())
+    monkeypatch.setattr(masked_lm, "MINIMUM", 0)
+    case = Case("".join(expected), " cat", tuple(tokens), (Token((1,), " cat", 0, 4),))
+    proposals = propose("", model, case)
+    found = [[vocabulary[i] for i in ids[w > 0]] for ids, w in zip(proposals.ids, proposals.weights, strict=True)]
+    assert dict(zip(expected, found, strict=False)) == expected
+    assert found[-1] == expected[" cat"]
+
+
+def test_what_follows_a_masked_piece_still_belongs_to_its_word(folder: str) -> None:
+    model, lm = masked.explained("byte-level"), masked_network.load(folder)
+    case = model.case("His piano stayed in room7", target=" to")
+    with reading(lm) as seen:
+        propose(folder, model, case)
+    mask, seven = lm.tokenizer.mask_token_id, lm.tokenizer("room7", add_special_tokens=False)["input_ids"][-1]
+    after = {row[row.index(mask) + 1] for row in seen}
+    assert seven in after
+    assert lm.tokenizer.convert_ids_to_tokens(seven) in ("7", "##7")
+
+
+@contextmanager
+def reading(lm: masked_network.MaskedLM) -> Iterator[list[list[int]]]:
+    """The rows that the masked LM reads meanwhile."""
+    rows: list[list[int]] = []
+    hook = lambda _, __, given: rows.extend(given["input_ids"].tolist())  # noqa: E731
+    with lm.network.register_forward_pre_hook(hook, with_kwargs=True):
+        yield rows
+
+
+def test_weights_are_the_masked_lms_probabilities(folders: dict[str, str]) -> None:
+    model = masked.explained("byte-level")
+    case = model.case("My aunt moved to Japan to teach", target=" music.")
+    proposals = propose(folders["roberta"], model, case, candidates=5, weighted=True)
+    lm = masked_network.load(folders["roberta"])
+    text = "My aunt moved to<mask> to teach music."
+    ids = lm.tokenizer(text, return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        logits = lm.network(ids).logits[0, ids[0] == lm.tokenizer.mask_token_id][0]
+    logits[lm.tokenizer.all_special_ids] = -torch.inf
+    likely = logits.softmax(-1)
+    row = next(i for i, token in enumerate(case.input) if token.text == " Japan")
+    names = [model.tokenizer.convert_ids_to_tokens(int(i)) for i in proposals.ids[row]]
+    expected = [float(likely[lm.tokenizer.convert_tokens_to_ids(name)]) for name in names]
+    np.testing.assert_allclose(proposals.weights[row], expected, rtol=1e-3)
+    assert expected == sorted(expected, reverse=True)
+    uniform = propose(folders["roberta"], model, case, candidates=5)
+    np.testing.assert_array_equal(uniform.ids, proposals.ids)
+    assert set(uniform.weights.ravel()) == {1.0}
+
+
+def test_long_texts_are_read_in_windows_around_the_mask(folder: str) -> None:
+    model = masked.explained("byte-level")
+    case = model.case(" ".join([SENTENCE] * 12), target=" My aunt")
+    lm = masked_network.load(folder)
+    with reading(lm) as seen:
+        proposals = propose(folder, model, case)
+    assert proposals.replaceable.all()
+    assert max(len(row) for row in seen) == ROOM
+    at = [row.index(lm.tokenizer.mask_token_id) for row in seen]
+    assert len(at) == len(case.ids)
+    assert at[0] == 1
+    assert at[-1] == ROOM - 2
+    middle = at[len(at) // 3 : -len(at) // 3]
+    assert set(middle) == {1 + (ROOM - 3) // 2}
+
+
+def test_tokens_of_the_same_kind_make_up_for_missing_fills(folder: str) -> None:
+    names = ["zeta", "omega", "kappa", "delta", "sigma"]
+    model = ScriptedModel(["Japan", "teach", *names, "+", "Norway"], lambda c: np.zeros((len(c), 9)))
+    case = model.case("teach Japan teach", target=" teach")
+    rows = [propose(folder, model, case, seed) for seed in range(20)]
+    for proposals in rows:
+        ids, weights = proposals.ids[1], proposals.weights[1]
+        assert (weights > 0).sum() == MINIMUM
+        assert model.vocabulary.index("Norway") in ids[:2]  # fills that count come before what makes up
+        assert {model.vocabulary[i] for i in ids[2:MINIMUM]} <= set(names)
+    assert len({tuple(proposals.ids[1]) for proposals in rows}) > 1
+    np.testing.assert_array_equal(rows[0].ids, propose(folder, model, case, 0).ids)
+    weighted = propose(folder, model, case, weighted=True)
+    assert weighted.weights[1, 2] == weighted.weights[1, :2].min() > 0
+
+
+def test_a_text_is_asked_once_and_the_explained_model_never(folder: str) -> None:
+    model = masked.explained("byte-level")
+    case, other = (model.case(text, target=" to") for text in ("My aunt 🙂 moved", "Our aunt moved"))
+    lm, passes = masked_network.load(folder), model.meter.forward_passes
+    before = lm.meter.forward_passes
+    first = propose(folder, model, case)
+    spans = {(token.start, token.end) for token in case.input}
+    assert lm.meter.forward_passes - before == len(spans) + 1 < len(case.ids)  # the bytes of 🙂 share a mask
+    again = propose(folder, model, case, candidates=3)
+    assert lm.meter.forward_passes - before == len(spans) + 1
+    np.testing.assert_array_equal(again.ids[0], first.ids[0, :3])
+    propose(folder, model, other)
+    assert lm.meter.forward_passes - before == len(spans) + 1 + len(other.ids)
+    assert model.meter.forward_passes == passes
+
+
+def test_how_batches_are_cut_changes_nothing(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = masked.explained("byte-level")
+    case = model.case(SENTENCE, target=" My")
+    whole = propose(folder, model, case, weighted=True)
+    masked_network.load(folder).fill.cache_clear()
+    monkeypatch.setattr(masked_network, "TOKENS_AT_ONCE", 50)
+    parts = propose(folder, model, case, weighted=True)
+    np.testing.assert_array_equal(parts.ids[:, :3], whole.ids[:, :3])
+    np.testing.assert_allclose(parts.weights[:, :3], whole.weights[:, :3], rtol=1e-3, atol=1e-6)
+
+
+def test_what_cannot_be_loaded_is_said_in_one_line(
+    folders: dict[str, str], tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # no network in tests
+    headless = tmp_path / "headless"
+    masked_network.load(folders["roberta"]).network.roberta.save_pretrained(headless)
+    for file in Path(folders["roberta"]).glob("tokenizer*"):
+        shutil.copy(file, headless)
+    maskless = tmp_path / "maskless"
+    shutil.copytree(folders["roberta"], maskless)
+    masked.explained("byte-level").tokenizer.save_pretrained(maskless)
+    wrong: dict[str, tuple[type[InputError], str]] = {
+        str(tiny_folder): (FileError, "cannot load a masked language model from .*GPT2Config"),
+        str(tmp_path): (FileError, "cannot load a masked language model from "),
+        str(headless): (FileError, r"lacks \d+ of the weights of a masked language model, first 'lm_head"),
+        str(maskless): (InputError, "the tokenizer of .* has no mask token"),
+        "./no/such/folder": (FileError, "there is no model folder './no/such/folder': give the folder or the hub id"),
+        "acme/no-such-model": (InputError, "'acme/no-such-model': it is not on this machine, and the hub said: "),
+        " ": (InputError, "name is empty: give a folder or a hub id"),
+    }
+    for name, (kind, message) in wrong.items():
+        with pytest.raises(kind, match=message) as caught:
+            masked_network.load(name)
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 500
+
+
+def test_a_model_in_the_hubs_cache_is_at_hand_without_network(
+    folders: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.model_info", lambda *_, **__: pytest.fail("asked the hub"))
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    assert not at_hand("acme/tiny-roberta")
+    assert not at_hand("no hub id/at all/")
+    assert make_replacer("roberta", model="acme/tiny-roberta").info["revision"] is None
+    stored = tmp_path / "models--acme--tiny-roberta"
+    shutil.copytree(folders["roberta"], stored / "snapshots" / commit)
+    (stored / "refs").mkdir()
+    (stored / "refs" / "main").write_text(commit)
+    assert at_hand("acme/tiny-roberta")
+    assert at_hand("acme/tiny-roberta", commit)
+    assert not at_hand("acme/tiny-roberta", "v2")
+    assert make_replacer("roberta", model="acme/tiny-roberta").info["revision"] == commit
+    assert masked_network.load("acme/tiny-roberta").limit == ROOM
+    (stored / "snapshots" / commit / "model.safetensors").unlink()
+    assert not at_hand("acme/tiny-roberta")
+
+
+def test_folders_are_at_hand_if_they_are_whole(folder: str, tmp_path: Path) -> None:
+    assert at_hand(folder)
+    assert not at_hand(str(tmp_path))
+    assert masked_network.load(folder).limit == ROOM
+
+
+def test_a_model_that_cannot_spell_is_told_before_anything_is_loaded() -> None:
+    class Mute:
+        def __init__(self) -> None:
+            self.inner = ScriptedModel(["a", "b"], lambda c: np.zeros((len(c), 2)))
+            self.meter, self.info, self.ordinary_ids = self.inner.meter, self.inner.info, self.inner.ordinary_ids
+            self.case, self.score = self.inner.case, self.inner.score
+
+    model = Mute()
+    with pytest.raises(CapabilityError, match="replacer 'roberta' needs a model that spells its tokens, which 'scrip"):
+        propose("./no/such/folder", model, model.case("a b", "b"))
+
+
+def test_options_and_cost_of_the_import() -> None:
+    with pytest.raises(InputError, match="candidates of the replacer must be at least 1, got 0"):
+        make_replacer("roberta", candidates=0)
+    heavy = "{'torch', 'transformers', 'huggingface_hub', 'HanTa'}"
+    check = f"import sys, reagent.replacers; assert not {heavy} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", check], check=True)
