@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from methods.planted import WORDS, both_needed
 from reagent import explain
 from reagent.errors import InputError, UnknownNameError
 from reagent.methods import make_method
@@ -15,22 +16,6 @@ from reagent.models.protocol import Case, Floats, Ids, Model
 from reagent.models.scripted import ScriptedModel
 from reagent.replacers import make_replacer
 from reagent.replacers.proposals import Proposals
-
-WORDS = [f"w{i}" for i in range(20)]
-
-
-def planted(causes: dict[int, int], strength: float = 3.0) -> ScriptedModel:
-    """Says "w0" rather than "w19" only while all `causes` (position → word) stand in the context."""
-
-    def logits(context: Ids) -> Floats:
-        table = np.zeros((len(context), len(WORDS)))
-        table[:, 19] = strength * (len(causes) - 0.5)
-        for position, word in causes.items():
-            if position < context.shape[1]:
-                table[:, 0] += strength * (context[:, position] == word)
-        return table
-
-    return ScriptedModel(WORDS, logits)
 
 
 def the_plain_loop(
@@ -91,7 +76,7 @@ def test_drawing_ahead_equals_the_plain_loop(tiny_model: LocalModel, settings: P
 @pytest.mark.parametrize("replacer", ["random", "self"])
 @pytest.mark.parametrize("seed", range(3))
 def test_planted_causes_come_out_on_top(replacer: str, seed: int) -> None:
-    model = planted({2: 7, 9: 4})
+    model = both_needed({2: 7, 9: 4})
     prompt = "w1 w3 w7 w5 w6 w8 w10 w2 w9 w4 w11 w12"
     settings = {"max_steps": 400, "top_k": 1, "keep": 2}
     why = explain(model, prompt, target=" w0", replacer=replacer, seed=seed, preset="paper", **settings)
@@ -109,14 +94,14 @@ def test_every_row_is_a_distribution_over_what_stands_before(tiny_model: LocalMo
 
 def test_a_certain_model_never_gives_nan() -> None:
     # The answer hangs wholly on one word: the drop is 1, where the published logit is infinite.
-    model = planted({1: 7}, strength=1e4)
+    model = both_needed({1: 7}, strength=1e4)
     why = explain(model, "w1 w7 w3", target=" w0", preset="paper", top_k=1, max_steps=60)
     assert np.isfinite(why.scores[0]).all()
     assert why.top(1)[0].position == 1
 
 
 def test_one_position_scores_one_without_asking() -> None:
-    why = explain(planted({0: 1}), "w1", target=" w0", preset="paper")
+    why = explain(both_needed({0: 1}), "w1", target=" w0", preset="paper")
     assert why.scores == ((1.0,),)
     assert why.cost.stopped == ("single",)
     assert (why.cost.probes, why.cost.steps) == (0, (0,))
@@ -124,7 +109,7 @@ def test_one_position_scores_one_without_asking() -> None:
 
 
 def test_stopping_at_once_is_flagged_since_nothing_was_learned() -> None:
-    why = explain(planted({}, 0), "w1 w2 w3", target=" w0", preset="paper")  # all words are equally likely: rank 0
+    why = explain(both_needed({}, 0), "w1 w2 w3", target=" w0", preset="paper")  # all words are equally likely: rank 0
     assert why.cost.stopped == ("start",)
     assert why.cost.runs == ((0, 0, 0),)
     assert "learned nothing" in why.warnings[0]
@@ -190,7 +175,7 @@ def test_cost_counts_every_pass(tiny_model: LocalModel) -> None:
 
 def test_progress_ends_at_its_total() -> None:
     seen: list[Progress] = []
-    explain(planted({2: 7}), "w1 w3 w7 w5", target=" w0", preset="paper", top_k=1, keep=1, progress=seen.append)
+    explain(both_needed({2: 7}), "w1 w3 w7 w5", target=" w0", preset="paper", top_k=1, keep=1, progress=seen.append)
     assert seen[-1].done == seen[-1].total
     assert [p.done for p in seen] == sorted(p.done for p in seen)
 
@@ -218,11 +203,11 @@ def test_named_settings_of_the_paper() -> None:
 )
 def test_wrong_options_are_one_clear_error(options: dict[str, float], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        explain(planted({}), "w1 w2", target=" w0", preset="paper", **options)
+        explain(both_needed({}), "w1 w2", target=" w0", preset="paper", **options)
 
 
 def test_unknown_names_are_one_clear_error() -> None:
     with pytest.raises(UnknownNameError, match="unknown method 'lime2'"):
-        explain(planted({}), "w1", method="lime2")
+        explain(both_needed({}), "w1", method="lime2")
     with pytest.raises(UnknownNameError, match="unknown preset of method 'reagent' 'papper', did you mean 'paper'"):
-        explain(planted({}), "w1", preset="papper")
+        explain(both_needed({}), "w1", preset="papper")

@@ -93,7 +93,7 @@ def test_which_fills_count_where(monkeypatch: pytest.MonkeyPatch) -> None:
         knows_capitals = True
 
         def fill(self, _text: str, spans: tuple[Any, ...]) -> dict[Any, list[Fill]]:
-            return dict.fromkeys(spans, [Fill(" dog", True, 0.5), Fill("hen", False, 0.3), Fill(" ;", None, 0.2)])
+            return {span: [Fill(" dog", True, 0.5), Fill("hen", False, 0.3), Fill(" ;", None, 0.2)] for span in spans}
 
     class Spelled(ScriptedModel):
         ordinary_texts = property(lambda self: tuple(self.vocabulary))  # type: ignore[assignment]

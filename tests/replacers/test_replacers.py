@@ -22,7 +22,7 @@ def case(model: LocalModel) -> Case:
     return model.case("My aunt moved to Japan", target=" to teach music")
 
 
-@pytest.mark.parametrize("name", ["self", "random"])
+@pytest.mark.parametrize("name", ["self", "infill", "random"])
 def test_proposals_are_others_and_protected_positions_stay(name: str, model: LocalModel, case: Case) -> None:
     proposals = make_replacer(name).propose(model, case, np.random.default_rng(0))
     used = proposals.weights > 0
@@ -55,6 +55,42 @@ def test_weighted_draws_follow_the_probabilities(model: LocalModel, case: Case) 
         assert (drawn[:, i] == token).mean() == pytest.approx(weight, abs=0.02)
 
 
+def test_infill_is_bayes_over_the_candidates(model: LocalModel, case: Case) -> None:
+    wide = {"candidates": 12, "considered": 40, "window": 100, "weighted": True}
+    proposals = make_replacer("infill", **wide).propose(model, case, np.random.default_rng(0))
+    found = model.predict(case.ids, 40)
+    for i in (2, 5, len(case.ids) - 1):
+        # The joint probability of the whole text with each candidate in place, one sequence at a time.
+        joint = {}
+        for candidate in found.ids[i - 1]:
+            ids = case.ids.copy()
+            ids[i] = candidate
+            scored = model.score(ids[None], np.arange(i, len(ids)), ids[i:])
+            joint[int(candidate)] = float(scored.logprob.sum())
+        joint.pop(int(case.ids[i]), None)
+        best = sorted(joint, key=lambda token: -joint[token])[:12]
+        assert proposals.ids[i].tolist() == best
+        expected = np.exp([joint[token] - joint[best[0]] for token in best])
+        np.testing.assert_allclose(proposals.weights[i], expected, rtol=1e-3)
+
+
+def test_infill_listens_to_the_right() -> None:
+    # After any word comes one of the next two; so between "w1" and "w4" only "w2" or "w3" can stand.
+    words = [f"w{i}" for i in range(12)]
+
+    def logits(context: np.ndarray) -> np.ndarray:
+        ahead = (np.arange(12) - context[:, -1:]) % 12
+        return np.where((ahead == 1) | (ahead == 2), 8.0, 0.0)
+
+    model = ScriptedModel(words, logits)
+    case = model.case("w1 w2 w4 w5", " w6")
+    proposals = make_replacer("infill", candidates=1, considered=12).propose(model, case, np.random.default_rng(0))
+    assert proposals.ids[1].tolist() == [3], "the only other word that both sides allow"
+    alone = make_replacer("self", candidates=1).propose(model, case, np.random.default_rng(0))
+    assert alone.ids[2][alone.weights[2] > 0].tolist() == [3], "from the left, w3 follows w2 as well as w4"
+    assert proposals.ids[2].tolist() == [3], "w5 may follow w3 too"
+
+
 def test_random_is_uniform_over_the_vocabulary(model: LocalModel, case: Case) -> None:
     proposals = make_replacer("random", candidates=2000).propose(model, case, np.random.default_rng(0))
     values, counts = np.unique(proposals.ids, return_counts=True)
@@ -79,7 +115,8 @@ def test_draws_do_not_depend_on_how_they_are_cut(model: LocalModel, case: Case) 
 
 def test_wrong_words_are_named() -> None:
     with pytest.raises(
-        UnknownNameError, match=r"unknown replacer 'sefl', did you mean 'self'\? Known: auto, self, random"
+        UnknownNameError,
+        match=r"unknown replacer 'sefl', did you mean 'self'\? Known: auto, roberta, self, infill, pos, random",
     ):
         make_replacer("sefl")
     with pytest.raises(InputError, match=r"replacer 'random' has no option 'weighted'. It has: candidates"):

@@ -75,6 +75,13 @@ def explain(
     candidates: Annotated[
         int | None, typer.Option(metavar="N", help="Replacer: how many proposals for each position.")
     ] = None,
+    masked_lm: Annotated[
+        str | None, typer.Option("--masked-lm", metavar="M", help="Replacer roberta: hub id or folder of a masked LM.")
+    ] = None,
+    weighted: Annotated[
+        bool | None,
+        typer.Option("--weighted", help="Replacer: draw proposals by their probability, not uniformly."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same explanation.")] = 0,
     probes: Annotated[int | None, typer.Option(metavar="N", help="fast: exactly N probes, no early stop.")] = None,
     max_steps: Annotated[int | None, typer.Option(metavar="N", help="paper: steps after which a run ends.")] = None,
@@ -117,7 +124,8 @@ def explain(
     options = _given(probes=probes, max_steps=max_steps, runs=runs, ratio=ratio, keep=kept, top_k=top_k, ahead=ahead)
     # What is wrong with the words is said before a model is loaded.
     make_method(method, preset, **options)
-    make_replacer(replacer, **_given(candidates=candidates))
+    replacing = _given(candidates=candidates, model=masked_lm, weighted=weighted)
+    make_replacer(replacer, **replacing)
     _check_outputs(json, html, png)
     with waiting(f"loading {model}", quiet):
         from reagent.models import load_model
@@ -132,7 +140,7 @@ def explain(
             method=method,
             preset=preset,
             replacer=replacer,
-            replacer_options=_given(candidates=candidates),
+            replacer_options=replacing,
             seed=seed,
             progress=report,
             **options,
@@ -182,12 +190,12 @@ def methods() -> None:
 @app.command()
 def replacers() -> None:
     """List what may stand in a token's place."""
-    from reagent.replacers import AUTO, REPLACERS
+    from reagent.replacers import REPLACERS, automatic
 
     for name, (settings, summary) in REPLACERS.items():
         values = ", ".join(f"{key}={value}" for key, value in settings.info.items() if key != "id")
         typer.echo(f"{name}: {summary} ({values})")
-    typer.echo(f"auto: the best one at hand, here {AUTO}")
+    typer.echo(f"auto: the best one at hand, here {automatic()}")
 
 
 def _prompt(prompt: str | None, file: Path | None) -> str:

@@ -10,9 +10,10 @@ random effects with a variance of their own for every token, which is how one wo
 while most do not matter at all; the variances are learned from the probes (empirical Bayes, by EM), and
 with them the strength of the ridge. What is reported is the mean over candidates, a_j + Σ_c w_jc b_jc.
 
-Its standard error is the larger of two that fail in opposite ways: the posterior's, which knows how far
-the shrinkage may have gone but believes the model, and the jackknife's over groups of neighbouring
-probes, which sees what the model leaves out (tokens that act together) but nothing of the shrinkage.
+Its standard error has two parts. The posterior knows how far the shrinkage may have gone and which
+candidates were not tried, but believes that noise is alike in all probes. The residuals know better,
+since tokens that act together make some probes far noisier than others: their part is the variance that
+they give the estimate (heteroscedasticity-consistent, HC2). The two are added, which is cautious.
 """
 
 from dataclasses import dataclass
@@ -22,8 +23,7 @@ import numpy as np
 
 from reagent.models.protocol import Floats, Ids, Mask
 
-ROUNDS = 12  # of EM: more sharpen the variances beyond what the probes can tell
-GROUPS = 8  # of the jackknife
+ROUNDS = 16  # of EM: fewer are too cautious, more sharpen the variances beyond what the probes can tell
 DEGREES = 1.0  # how much a token's variance leans on the usual one: as one observation
 
 
@@ -60,12 +60,9 @@ def estimate(design: Design, y: Floats) -> Effects:
     # The same posterior, computed where there is less of it: between probes or between effects.
     solver = _BetweenProbes(found, y) if len(y) <= found.effects else _BetweenEffects(found, y)
     variances = _learn(found, solver, _guess(design, y))
-    mean, variance = solver.posterior(variances)
+    mean, known, robust = solver.posterior(variances)
     unseen = (design.weights**2).sum(1) - found.seen_weight**2 @ found.belongs
-    posterior = np.maximum(variance + unseen * variances.candidate, 0)
-    without = solver.without_each_group(variances, np.arange(len(y)) * GROUPS // len(y))
-    jackknife = (len(without) - 1) / len(without) * ((without - np.mean(without, axis=0)) ** 2).sum(0)
-    return Effects(mean, np.sqrt(np.maximum(posterior, jackknife)))
+    return Effects(mean, np.sqrt(np.maximum(known + unseen * variances.candidate, 0) + robust))
 
 
 def _guess(design: Design, y: Floats) -> _Variances:
@@ -166,21 +163,13 @@ class _BetweenProbes:
         unexplained = v.noise * (self.size - v.noise * np.trace(inverse)) + v.noise**2 * (pull @ pull)
         return mean**2 + prior - prior**2 * known, float(unexplained)
 
-    def posterior(self, v: _Variances) -> tuple[Floats, Floats]:
-        """Mean and variance of a_j + Σ w_jc b_jc over the candidates that occurred."""
+    def posterior(self, v: _Variances) -> tuple[Floats, Floats, Floats]:
+        """Mean and variance of a_j + Σ w_jc b_jc over the candidates that occurred; variance from the residuals."""
         inverse, link = self._inverse(v), self._link(v)
+        pull, recipe = inverse @ self.y, link.T @ inverse  # the means are recipe @ y
         prior = v.token + self.found.seen_weight**2 @ self.found.belongs * v.candidate
-        return link.T @ (inverse @ self.y), prior - np.einsum("ki,ki->i", link, inverse @ link)
-
-    def without_each_group(self, v: _Variances, group: Ids) -> Floats:
-        """The means without each group of probes, [groups, tokens], from the one inverse of them all."""
-        inverse, link = self._inverse(v), self._link(v)
-        pull, parts = inverse @ self.y, []
-        for g in np.unique(group):
-            out = group == g
-            rest = pull - inverse[:, out] @ np.linalg.solve(inverse[np.ix_(out, out)], pull[out])
-            parts.append(link.T @ np.where(out, 0, rest))
-        return np.array(parts)
+        residual = v.noise * pull**2 / np.diag(inverse)  # squared, and made up for its own pull on the fit
+        return recipe @ self.y, prior - np.einsum("ik,ki->i", recipe, link), recipe**2 @ residual
 
     def _link(self, v: _Variances) -> Floats:
         """Covariance of each reported effect with each answer, [probes, tokens]."""
@@ -199,27 +188,24 @@ class _BetweenEffects:
         self.x = np.concatenate([found.replaced, indicator], axis=1)
         self.gram, self.moment, self.y, self.found = self.x.T @ self.x, self.x.T @ y, y, found
 
-    def _solve(self, v: _Variances, gram: Floats | None = None, moment: Floats | None = None) -> tuple[Floats, Floats]:
-        precision = (self.gram if gram is None else gram) / v.noise
+    def _solve(self, v: _Variances) -> tuple[Floats, Floats]:
+        precision = self.gram / v.noise
         precision[np.diag_indices_from(precision)] += 1 / np.maximum(self.found.each(v), 1e-300)
         covariance = np.linalg.inv(precision)
-        return covariance @ (self.moment if moment is None else moment) / v.noise, covariance
+        return covariance @ self.moment / v.noise, covariance
 
     def moments(self, v: _Variances) -> tuple[Floats, float]:
         mean, covariance = self._solve(v)
         residual = self.y - self.x @ mean
         return mean**2 + np.diag(covariance), float(residual @ residual + (covariance * self.gram).sum())
 
-    def posterior(self, v: _Variances) -> tuple[Floats, Floats]:
+    def posterior(self, v: _Variances) -> tuple[Floats, Floats, Floats]:
         mean, covariance = self._solve(v)
-        return self._report.T @ mean, np.einsum("ij,ij->j", self._report, covariance @ self._report)
-
-    def without_each_group(self, v: _Variances, group: Ids) -> Floats:
-        parts = []
-        for g in np.unique(group):
-            x, y = self.x[group == g], self.y[group == g]
-            parts.append(self._report.T @ self._solve(v, self.gram - x.T @ x, self.moment - x.T @ y)[0])
-        return np.array(parts)
+        told = covariance @ self._report  # [effects, tokens]
+        leverage = np.einsum("ki,ki->k", self.x, self.x @ covariance) / v.noise
+        residual = (self.y - self.x @ mean) ** 2 / np.maximum(1 - leverage, 1e-9)
+        recipe = told.T @ self.x.T / v.noise
+        return self._report.T @ mean, np.einsum("ij,ij->j", self._report, told), recipe**2 @ residual
 
     @property
     def _report(self) -> Floats:

@@ -4,6 +4,7 @@ proposals.py         the table that every replacer fills, and drawing from it
 masked_lm.py         `roberta`: the fills of a masked language model, and which of them count
 masked_network.py    the masked language model itself
 part_of_speech.py    `pos`: tokens of the same part of speech
+infill.py            `infill`: the same, judged by what follows
 self_predictions.py  `self`: the explained model's own predictions
 uniform.py           `random`: any ordinary token
 vocabulary.py        the explained model's tokens as text
@@ -13,7 +14,8 @@ from typing import Any
 
 from reagent.errors import UnknownNameError
 from reagent.options import with_options
-from reagent.replacers.masked_lm import MaskedLMReplacer
+from reagent.replacers.infill import InfillReplacer
+from reagent.replacers.masked_lm import MaskedLMReplacer, at_hand
 from reagent.replacers.part_of_speech import PartOfSpeechReplacer
 from reagent.replacers.proposals import Proposals, Replacer
 from reagent.replacers.self_predictions import SelfReplacer
@@ -21,12 +23,17 @@ from reagent.replacers.uniform import UniformReplacer
 
 # id → (the replacer with its default options, what it is in one line)
 REPLACERS: dict[str, tuple[Replacer, str]] = {
+    "roberta": (MaskedLMReplacer(), "what a masked LM (RoBERTa, or any other) finds likely there, as in the paper"),
     "self": (SelfReplacer(), "the explained model's own predictions from the left; one forward pass"),
-    "random": (UniformReplacer(), "any printable token of the vocabulary, uniformly; no forward pass"),
-    "roberta": (MaskedLMReplacer(), "what a masked LM (RoBERTa; any hub id or folder) finds likely; its passes only"),
+    "infill": (InfillReplacer(), "the same, reranked by how well the text that follows fits; short passes"),
     "pos": (PartOfSpeechReplacer(), "any token of the same part of speech, uniformly; no forward pass"),
+    "random": (UniformReplacer(), "any printable token of the vocabulary, uniformly; no forward pass"),
 }
-AUTO = "self"  # what `auto` stands for
+
+
+def automatic() -> str:
+    """What `auto` stands for: RoBERTa where its weights are at hand, as in the paper, otherwise `self`."""
+    return "roberta" if at_hand(MaskedLMReplacer().model) else "self"
 
 
 def make_replacer(name: str = "auto", **options: Any) -> Replacer:
@@ -35,7 +42,7 @@ def make_replacer(name: str = "auto", **options: Any) -> Replacer:
     >>> make_replacer("self", candidates=5)
     SelfReplacer(candidates=5, weighted=False)
     """
-    chosen = AUTO if name == "auto" else name
+    chosen = automatic() if name == "auto" else name
     if chosen not in REPLACERS:
         raise UnknownNameError("replacer", name, ["auto", *REPLACERS])
     return with_options(REPLACERS[chosen][0], options, f"replacer {chosen!r}")

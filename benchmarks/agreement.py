@@ -1,0 +1,146 @@
+"""How fast do explanations converge? Agreement with a converged reference against the number of probes.
+
+Three estimators on the same model: the published sum (30 % replaced, drawn independently), the same response dealt
+and centred, and the preset `fast`. Each is compared with a reference of its own kind from other seeds: the mean of g
+when a token was replaced minus when it was kept for the first two, and `fast` itself for the third.
+
+    python benchmarks/agreement.py --out docs/benchmarks/agreement.json
+
+prints the JSON too. Every prompt is saved when it is done, and running it again goes on.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from prompts import LENGTHS
+
+import reagent
+from reagent.methods.effects import Design, Effects, estimate
+from reagent.methods.reagent import gain
+from reagent.methods.reagent_fast import Fast, deal
+from reagent.models.protocol import Case, Floats, Ids, Mask, Model
+from reagent.replacers import make_replacer
+from reagent.replacers.proposals import Proposals
+
+COUNTS = (32, 64, 96, 128, 256)
+MORE = (512,)  # the published sum gets a longer run
+REFERENCE = 4096
+
+
+class Bench:
+    """One prompt with its proposals."""
+
+    def __init__(self, model: Model, prompt: str, replacer: str) -> None:
+        self.model = model
+        self.case: Case = model.case(prompt, max_new_tokens=1).with_logprobs(model)
+        self.table: Proposals = make_replacer(replacer).propose(model, self.case, np.random.default_rng(0))
+        self.free = np.flatnonzero(self.table.replaceable[: len(self.case.input)])
+        self.table = self.table.at(self.free)
+
+    def ask(self, replaced: Mask, columns: Ids) -> Floats:
+        """log p(target) with the given replacements."""
+        sequences = np.repeat(self.case.ids[None], len(replaced), axis=0)
+        sequences[:, self.free] = np.where(replaced, self.table.ids_at(columns), self.case.ids[self.free])
+        return self.model.score(sequences, self.case.positions, self.case.targets).logprob[:, 0]
+
+    def fast(self, probes: int, seed: int) -> tuple[Design, Floats]:
+        hand = max(1, round(Fast().ratio * len(self.free)))
+        rng = np.random.default_rng([seed, 1])
+        replaced, uniform = deal(len(self.free), hand, probes, self.table.strata(16), rng)
+        design = Design(replaced, self.table.columns(uniform), self.table.normalised)
+        return design, float(self.case.output[0].logprob or 0) - self.ask(replaced, design.column)
+
+    def published(self, probes: int, seed: int, dealt: bool) -> tuple[Mask, Floats]:
+        """Replaced sets of 30 %, and the published response g of each."""
+        rng, n = np.random.default_rng([seed, 2]), len(self.free)
+        hand = max(1, round(0.3 * n))
+        if dealt:
+            replaced, uniform = deal(n, hand, probes, 1, rng)
+        else:
+            replaced = np.argsort(np.argsort(rng.random((probes, n)), axis=1), axis=1) < hand
+            uniform = rng.random((probes, n))
+        after = self.ask(replaced, self.table.columns(uniform))
+        return replaced, gain(np.exp(self.case.output[0].logprob or 0) - np.exp(after))
+
+
+def centred_means(replaced: Mask, g: Floats) -> Floats:
+    kept = ~replaced
+    return (replaced * g[:, None]).sum(0) / np.maximum(replaced.sum(0), 1) - (kept * g[:, None]).sum(0) / np.maximum(
+        kept.sum(0), 1
+    )
+
+
+def published_sum(replaced: Mask, g: Floats, seed: int) -> Floats:
+    return np.random.default_rng([seed, 3]).random(replaced.shape[1]) + np.where(replaced, g[:, None], -g[:, None]).sum(
+        0
+    )
+
+
+def compare(found: Floats, reference: Floats) -> dict[str, float]:
+    top, best = set(np.argsort(-found)[:5]), set(np.argsort(-reference)[:5])
+    return {"pearson": float(np.corrcoef(found, reference)[0, 1]), "top5": len(top & best) / min(5, len(found))}
+
+
+def covered(found: Effects, reference: Floats) -> float:
+    return float(np.mean(abs(found.mean - reference) < 1.96 * found.stderr))
+
+
+def measure(bench: Bench, seeds: int, with_published: bool) -> dict[str, Any]:
+    design, y = bench.fast(REFERENCE, seed=1000)
+    reference = estimate(design, y)
+    result: dict[str, Any] = {"tokens": len(bench.free), "target": bench.case.completion, "fast": {}}
+    runs = [bench.fast(max(COUNTS), seed) for seed in range(seeds)]
+    for n in COUNTS:
+        fits = [estimate(d.first(n, len(bench.free)), y[:n]) for d, y in runs]
+        rows = [compare(fit.mean, reference.mean) | {"covered": covered(fit, reference.mean)} for fit in fits]
+        entry = {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
+        if len(fits) > 1:
+            entry["two_seeds"] = float(np.corrcoef(fits[0].mean, fits[1].mean)[0, 1])
+        result["fast"][n] = entry
+    if with_published:
+        replaced, g = bench.published(REFERENCE, 1000, dealt=True)
+        truth = centred_means(replaced, g)
+        sums = [(s, *bench.published(max(COUNTS + MORE), s, dealt=False)) for s in range(seeds)]
+        dealt = [bench.published(max(COUNTS + MORE), s, dealt=True) for s in range(seeds)]
+        result["published"] = {
+            n: _mean([compare(published_sum(r[:n], g[:n], s), truth) for s, r, g in sums]) for n in COUNTS + MORE
+        }
+        result["dealt"] = {
+            n: _mean([compare(centred_means(r[:n], g[:n]), truth) for r, g in dealt]) for n in COUNTS + MORE
+        }
+    return result
+
+
+def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
+    return {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
+
+
+def plan() -> list[tuple[str, str, int, bool]]:
+    """(replacer, length, number of the prompt, whether the published sum is measured too), most wanted first."""
+    own = [("self", length, i, i == 0) for i in range(4) for length, texts in LENGTHS.items() if i < len(texts)]
+    others = [(name, "medium", 0, False) for name in ("infill", "pos", "random")]
+    more = [(name, "short", i, False) for i in range(2) for name in ("infill", "pos", "random")]
+    return own + others + more
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("agreement.json"))
+    parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--seeds", type=int, default=2)
+    arguments = parser.parse_args()
+    done: dict[str, Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
+    model = reagent.load_model(arguments.model)
+    for replacer, length, i, with_published in plan():
+        key = f"{replacer} {length} {i}"
+        if key not in done:
+            done[key] = measure(Bench(model, LENGTHS[length][i], replacer), arguments.seeds, with_published)
+            arguments.out.write_text(json.dumps(done, indent=1) + "\n")
+    print(json.dumps(done))
+
+
+if __name__ == "__main__":
+    main()

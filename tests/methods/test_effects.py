@@ -1,0 +1,114 @@
+"""Effects and their errors, against answers that are known."""
+
+import numpy as np
+import pytest
+
+from reagent.methods.effects import Design, _BetweenEffects, _BetweenProbes, _guess, _Occurrences, estimate
+from reagent.methods.reagent_fast import deal
+from reagent.models.protocol import Floats
+
+CANDIDATES = 10
+
+
+def some_design(tokens: int, probes: int, seed: int, ratio: float = 0.1) -> Design:
+    replaced, uniform = deal(tokens, max(1, round(ratio * tokens)), probes, CANDIDATES, np.random.default_rng(seed))
+    return Design(replaced, (uniform * CANDIDATES).astype(np.int64), np.full((tokens, CANDIDATES), 1 / CANDIDATES))
+
+
+def answers(design: Design, cost: Floats, noise: float = 0.0, seed: int = 0) -> Floats:
+    """What additive costs [tokens, candidates] make of the probes."""
+    chosen = np.take_along_axis(cost, design.column.T, axis=1).T
+    return (design.replaced * chosen).sum(1) + noise * np.random.default_rng([seed, 1]).normal(
+        size=len(design.replaced)
+    )
+
+
+def some_costs(tokens: int, seed: int) -> Floats:
+    """Few tokens matter, and by how much depends on what stands in for them."""
+    rng = np.random.default_rng([seed, 2])
+    size = np.zeros(tokens)
+    size[rng.choice(tokens, 5, replace=False)] = [6, 4, 2, 1, 0.5]
+    return size[:, None] * rng.gamma(4, 0.25, (tokens, CANDIDATES)) + 0.05 * rng.normal(size=(tokens, CANDIDATES))
+
+
+def test_both_ways_of_computing_agree() -> None:
+    design = some_design(20, 90, seed=0)
+    y = answers(design, some_costs(20, 0), noise=0.3)
+    found, start = _Occurrences.of(design), _guess(design, y)
+    a, b = _BetweenProbes(found, y), _BetweenEffects(found, y)
+    for x, z in zip(a.moments(start) + a.posterior(start), b.moments(start) + b.posterior(start), strict=True):
+        np.testing.assert_allclose(x, z, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("probes", [64, 96, 256])
+def test_95_percent_intervals_cover_the_truth(probes: int) -> None:
+    inside = []
+    for seed in range(40):
+        design, cost = some_design(40, probes, seed), some_costs(40, seed)
+        found = estimate(design, answers(design, cost, noise=0.3, seed=seed))
+        inside.append(abs(found.mean - cost.mean(1)) < 1.96 * found.stderr)
+    assert np.mean(inside) >= 0.93  # cautious here: on a real model it is 0.96 to 0.98
+
+
+def test_errors_match_the_spread_over_seeds() -> None:
+    cost = some_costs(40, 7)
+    runs = []
+    for seed in range(40):
+        design = some_design(40, 128, seed)
+        runs.append(estimate(design, answers(design, cost, noise=0.3, seed=seed)))
+    spread = np.std([run.mean for run in runs], axis=0)
+    claimed = np.sqrt(np.mean([run.stderr**2 for run in runs], axis=0))
+    matters = cost.mean(1) > 0.3
+    assert matters.sum() == 5
+    assert 0.8 < np.sqrt((claimed[matters] ** 2).mean() / (spread[matters] ** 2).mean()) < 1.8
+
+
+def test_with_every_candidate_of_every_token_seen_the_answer_is_exact() -> None:
+    cost = some_costs(12, 3)
+    design = some_design(12, 12 * CANDIDATES, seed=1, ratio=0.01)  # one token at a time
+    assert design.replaced.sum(1).max() == 1
+    found = estimate(design, answers(design, cost))
+    np.testing.assert_allclose(found.mean, cost.mean(1), atol=0.05)
+
+
+def test_more_probes_mean_smaller_errors_not_larger_effects() -> None:
+    cost = some_costs(40, 5)
+    few, many = (some_design(40, n, 0) for n in (64, 512))
+    a, b = (estimate(d, answers(d, cost, noise=0.5)) for d in (few, many))
+    assert b.stderr.mean() < 0.6 * a.stderr.mean()
+    assert a.mean.sum() == pytest.approx(b.mean.sum(), rel=0.25)
+
+
+def test_it_beats_a_plain_ridge_on_few_probes() -> None:
+    better = []
+    for seed in range(20):
+        design, cost = some_design(40, 64, seed), some_costs(40, seed)
+        y, x = answers(design, cost, noise=0.5, seed=seed), design.replaced.astype(float)
+        ridge = np.linalg.solve(x.T @ x + 3 * np.eye(40), x.T @ y)
+        ours = estimate(design, y).mean
+        better.append(np.corrcoef(ours, cost.mean(1))[0, 1] > np.corrcoef(ridge, cost.mean(1))[0, 1])
+    assert np.mean(better) >= 0.8
+
+
+@pytest.mark.parametrize("y", [np.zeros(16), np.full(16, 1e-9), np.full(16, 80.0)])
+def test_answers_without_variation_break_nothing(y: Floats) -> None:
+    found = estimate(some_design(10, 16, 0), y)
+    assert np.isfinite(found.mean).all()
+    assert np.isfinite(found.stderr).all()
+
+
+@pytest.mark.parametrize(("tokens", "probes"), [(1, 1), (1, 5), (3, 1), (2, 300)])
+def test_the_smallest_cases(tokens: int, probes: int) -> None:
+    design = some_design(tokens, probes, 0)
+    found = estimate(design, answers(design, np.ones((tokens, CANDIDATES))))
+    assert np.isfinite(found.mean).all()
+    assert np.isfinite(found.stderr).all()
+
+
+def test_few_candidates_of_a_weighted_table_count_by_their_weight() -> None:
+    design = some_design(6, 240, seed=2)
+    weights = np.tile([0.82] + [0.02] * 9, (6, 1))
+    column = np.where(np.random.default_rng(0).random(design.column.shape) < 0.82, 0, design.column)
+    cost = np.tile([1.0] + [5.0] * 9, (6, 1))
+    found = estimate(Design(design.replaced, column, weights), answers(Design(design.replaced, column, weights), cost))
+    np.testing.assert_allclose(found.mean, (weights * cost).sum(1), atol=0.3)

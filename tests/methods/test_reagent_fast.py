@@ -1,0 +1,203 @@
+"""The fast preset: dealt fairly, shared by all targets, honest about its errors."""
+
+import numpy as np
+import pytest
+
+from methods.planted import WORDS, additive, both_needed
+from reagent import explain
+from reagent.errors import InputError
+from reagent.explanation import Explanation
+from reagent.methods.effects import Effects
+from reagent.methods.protocol import Progress
+from reagent.methods.reagent_fast import deal, settled
+from reagent.models.local import LocalModel
+from reagent.models.protocol import Floats, Ids
+
+PROMPT = " ".join(f"w{i % 12 + 1}" for i in range(24))
+
+
+def planted_costs(seed: int = 0) -> Floats:
+    """Costs of every word at every position of PROMPT: three matter, the original costs nothing."""
+    rng = np.random.default_rng(seed)
+    costs = np.zeros((24, len(WORDS)))
+    for position, size in ((3, 4.0), (11, 2.0), (20, 1.0)):
+        costs[position] = size * rng.gamma(4, 0.25, len(WORDS))
+    costs[np.arange(24), [i % 12 + 1 for i in range(24)]] = 0
+    return costs
+
+
+def truth(costs: Floats, original: Ids) -> Floats:
+    """The mean cost over all other words, which is what replacer `random` draws from."""
+    others = np.ones(costs.shape, dtype=bool)
+    others[np.arange(len(costs)), original] = False
+    return (costs * others).sum(1) / others.sum(1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_planted_causes_come_out_in_their_order(seed: int) -> None:
+    why = explain(additive(planted_costs()), PROMPT, target=" w0", replacer="random", probes=96, seed=seed)
+    assert [c.position for c in why.top(3)] == [3, 11, 20]
+    assert why.effect_unit == "nats"
+    assert why.method["preset"] == "fast"
+
+
+def test_intervals_cover_the_known_answer() -> None:
+    costs = planted_costs()
+    inside = []
+    for seed in range(25):
+        options = {"replacer": "random", "replacer_options": {"candidates": 2000}, "probes": 96, "seed": seed}
+        why = explain(additive(costs), PROMPT, target=" w0", **options)
+        known = truth(costs, np.array([t.ids[0] for t in why.input]))
+        inside.append(abs(np.array(why.effects[0]) - known) < 1.96 * np.array(why.stderr[0]) + 1e-9)
+    assert 0.92 <= np.mean(inside) <= 0.995
+
+
+def test_exactly_so_many_probes_whatever_the_number_of_targets(tiny_model: LocalModel) -> None:
+    for tokens in (1, 5):
+        why = explain(tiny_model, "The river runs through the old town", max_new_tokens=tokens, probes=40)
+        assert why.cost.probes == 40
+        assert why.cost.forward_passes == 40 + 1 + why.cost.proposals
+        assert why.cost.stopping_tests == 0
+        assert set(why.cost.stopped) <= {"fixed", "flat"}
+
+
+def test_it_stops_when_the_top_is_settled_and_not_before() -> None:
+    clear = explain(additive(planted_costs()), PROMPT, target=" w0", replacer="random")
+    assert clear.cost.stopped == ("settled",)
+    assert clear.cost.probes < 256
+    rng = np.random.default_rng(0)
+    muddle = rng.gamma(0.5, 1, (24, len(WORDS)))  # every position matters about as much
+    open_end = explain(additive(muddle), PROMPT, target=" w0", replacer="random")
+    assert open_end.cost.stopped == ("unsettled",)
+    assert open_end.cost.probes == 256
+    assert "still open" in open_end.warnings[0]
+
+
+def test_every_row_is_a_distribution_over_what_stands_before(tiny_model: LocalModel) -> None:
+    why = explain(tiny_model, "The river runs", max_new_tokens=3, probes=24)
+    assert why.effects is not None
+    assert why.stderr is not None
+    for t, row in enumerate(why.scores):
+        assert len(row) == len(why.effects[t]) == len(why.stderr[t]) == len(why.input) + t
+        assert sum(row) == pytest.approx(1)
+        assert all((score > 0) == (effect > 0) for score, effect in zip(row, why.effects[t], strict=True))
+
+
+def test_an_earlier_output_token_can_be_the_cause() -> None:
+    # "w0" follows only where the word before it is "w5", which is itself part of the continuation.
+    def logits(context: Ids) -> Floats:
+        table = np.zeros((len(context), len(WORDS)))
+        table[:, 0] = 6.0 * (context[:, -1] == 5)
+        return table
+
+    from reagent.models.scripted import ScriptedModel
+
+    why = explain(ScriptedModel(WORDS, logits), "w1 w2 w3 w4", target=" w5 w0", replacer="random", probes=96)
+    assert why.top(1, target=1)[0].position == 4
+    assert why.scores[1][4] > 0.9
+
+
+def test_nothing_that_helps_is_flagged_and_uniform() -> None:
+    costs = -np.ones((24, len(WORDS))) / 24
+    costs[np.arange(24), [i % 12 + 1 for i in range(24)]] = 0  # any replacement makes the target likelier
+    why = explain(additive(costs - costs.max() + 0.0), PROMPT, target=" w0", replacer="random", probes=64)
+    assert why.cost.stopped == ("flat",)
+    np.testing.assert_allclose(why.scores[0], 1 / 24)
+    assert "says nothing" in why.warnings[0] or "say nothing" in why.warnings[0]
+
+
+def test_one_position_scores_one() -> None:
+    why = explain(both_needed({0: 1}), "w1", target=" w0", probes=8, replacer="random")
+    assert why.scores == ((1.0,),)
+
+
+def test_the_published_response_is_there_for_comparison() -> None:
+    why = explain(additive(planted_costs()), PROMPT, target=" w0", replacer="random", probes=96, response="g")
+    assert why.effect_unit == "g"
+    assert why.top(1)[0].position == 3
+
+
+def test_the_same_seed_is_bit_equal_and_another_differs(tiny_model: LocalModel) -> None:
+    def effects(seed: int) -> object:
+        return explain(tiny_model, "The river runs through", max_new_tokens=2, seed=seed, probes=32).effects
+
+    assert effects(1) == effects(1)
+    assert effects(1) != effects(2)
+
+
+def test_another_chunk_size_gives_the_same_draws_and_scores(tiny_model: LocalModel) -> None:
+    cut = LocalModel(tiny_model.network, tiny_model.tokenizer, tokens_at_once=30)
+    a, b = (explain(m, "The river runs through the old town", max_new_tokens=3, probes=64) for m in (tiny_model, cut))
+    for row, other in zip(a.scores, b.scores, strict=True):
+        np.testing.assert_allclose(row, other, atol=1e-4)
+
+
+def test_protected_tokens_are_never_replaced_and_score_zero() -> None:
+    import tiny
+
+    model = LocalModel(tiny.network_of("opt"), tiny.tokenizer_of("opt"))
+    seen: list[Ids] = []
+    original = model.score
+    model.score = lambda sequences, *rest: (seen.append(sequences), original(sequences, *rest))[1]  # type: ignore[method-assign]
+    why = explain(model, "The river runs through", max_new_tokens=2, probes=24)
+    assert why.input[0].protected
+    assert [row[0] for row in why.scores] == [0, 0]
+    assert all((batch[:, 0] == why.input[0].ids[0]).all() for batch in seen)
+
+
+def test_progress_hands_out_explanations_that_get_surer() -> None:
+    seen: list[Progress] = []
+    rng = np.random.default_rng(0)
+    muddle = rng.gamma(0.5, 1, (24, len(WORDS)))
+    explain(additive(muddle), PROMPT, target=" w0", replacer="random", progress=seen.append)
+    assert (seen[-1].done, seen[-1].total) == (256, 256)
+    partial = [p.partial for p in seen if p.partial is not None]
+    assert len(partial) == 4
+    assert all(isinstance(p, Explanation) for p in partial)
+    errors = [np.mean(p.stderr[0]) for p in partial]
+    assert errors[-1] < errors[0]
+
+
+@pytest.mark.parametrize(("size", "hand"), [(1, 1), (7, 1), (29, 3), (10, 10), (12, 5)])
+def test_every_position_is_dealt_once_per_deck(size: int, hand: int) -> None:
+    replaced, uniform = deal(size, hand, 60, 4, np.random.default_rng(0))
+    hands = -(-size // hand)
+    assert replaced.sum(1).max() <= hand
+    assert replaced.sum(1).min() >= 1
+    for start in range(0, 60 - hands, hands):
+        np.testing.assert_array_equal(replaced[start : start + hands].sum(0), 1)
+    assert (uniform >= 0).all()
+    assert (uniform < 1).all()
+    if 4 * hands <= 60:  # in the first four decks, each position has one number in each quarter
+        used = [np.sort(uniform[: 4 * hands, i][replaced[: 4 * hands, i]]) for i in range(size)]
+        np.testing.assert_array_equal((np.array(used) * 4).astype(int), np.tile(np.arange(4), (size, 1)))
+
+
+def test_fewer_probes_are_the_first_of_more() -> None:
+    few, many = (deal(29, 3, n, 10, np.random.default_rng(5)) for n in (64, 256))
+    np.testing.assert_array_equal(few[0], many[0][:64])
+    np.testing.assert_array_equal(few[1], many[1][:64])
+
+
+def test_settled_means_clear_of_the_rest_or_not_worth_settling() -> None:
+    def effects(*pairs: tuple[float, float]) -> Effects:
+        return Effects(*(np.array(column) for column in zip(*pairs, strict=True)))
+
+    assert settled(effects((5, 0.2), (3, 0.2), (0.1, 0.1)), top=2)
+    assert not settled(effects((5, 0.2), (3, 0.9), (2, 0.9)), top=2)
+    assert settled(effects((5, 0.1), (0.1, 0.05), (0.1, 0.05)), top=2)
+    assert settled(effects((5, 0.1)), top=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"probes": 0}, "probes of preset 'fast' must be at least 1, got 0"),
+        ({"ratio": 2}, "ratio of preset 'fast'"),
+        ({"response": "p"}, "unknown response 'p'"),
+        ({"runs": 3}, "preset 'fast' of method 'reagent' has no option 'runs'"),
+    ],
+)
+def test_wrong_options_are_one_clear_error(options: dict[str, float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        explain(both_needed({}), "w1 w2", target=" w0", **options)
