@@ -25,7 +25,7 @@ LONG = [
     "People keep enough flour, wood and candles in their houses to last until the snow melts. When the first bus "
     "arrives in spring, the children run down to the bridge, because the driver always brings a bag of",
     "Our company makes small pumps for fish tanks, and for many years nobody outside the trade had heard of us. Then a "
-    "film director bought forty of them to make artificial rain in a studio, and he mentioned our name in an interview. "
+    "film director bought forty of them to make artificial rain in a studio, and he named us in an interview. "
     "Since that day the telephone has not stopped ringing, and we had to hire two more people to answer the",
 ]
 LENGTHS = {"short": SHORT, "medium": MEDIUM, "long": LONG}

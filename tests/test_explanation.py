@@ -126,3 +126,13 @@ def test_a_reader_is_warned_of_rows_that_did_not_converge(why: Explanation) -> N
     (warning,) = why.warnings
     assert "'\\n'" in warning
     assert "maximum number of steps" in warning
+
+
+def test_a_place_is_settled_when_both_neighbours_are_clearly_apart(why: Explanation) -> None:
+    assert why.settled() == (True, True, True)  # 1.5 against -0.5, with errors of 0.1
+    close = replace(why, stderr=((0.0, 1.0, 1.0), (0.0, 0.01, 0.2, 0.01)))
+    assert close.settled() == (True, False, False)
+    assert close.settled(1) == (True, False, False, False)  # 0.3, 0.2 ± 0.2, 0.1
+    clear = replace(why, stderr=((0.0, 0.1, 0.1), (0.0, 0.01, 0.01, 0.01)))
+    assert clear.settled(1) == (True, True, True, True)
+    assert replace(why, stderr=None).settled() is None

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from reagent.errors import FileError, InputError
 from reagent.files import write_whole
 
 SCHEMA = "reagent.explanation/1"
+SURE = 1.96  # standard errors: 95 % of a normal distribution
 Rows = tuple[tuple[float, ...], ...]
 
 # What ended the search for one target, and what a reader must be told about it.
@@ -124,6 +126,21 @@ class Explanation:
             for i in order
             if not context[i].protected
         ][:n]
+
+    def settled(self, target: int = 0) -> tuple[bool, ...] | None:
+        """For each context token, whether its place in the ranking is significant; None without errors.
+
+        A place is settled when the effect differs from those next above and next below it by more than
+        chance allows (95 %). Protected tokens have no place.
+        """
+        t = self._index(target)
+        if self.effects is None or self.stderr is None:
+            return None
+        effects, errors, context = self.effects[t], self.stderr[t], self.context(t)
+        order = sorted((i for i, token in enumerate(context) if not token.protected), key=lambda i: -effects[i])
+        apart = [effects[a] - effects[b] > SURE * math.hypot(errors[a], errors[b]) for a, b in pairwise(order)]
+        places = dict(zip(order, map(all, zip([True, *apart], [*apart, True], strict=True)), strict=True))
+        return tuple(places.get(i, True) for i in range(len(context)))
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from reagent.errors import UnknownNameError
+from reagent.explanation import SURE
 from reagent.methods.effects import Design, Effects, estimate
 from reagent.methods.protocol import Attribution, Progress, Report, silent
 from reagent.methods.reagent import gain
@@ -29,7 +30,6 @@ FIRST_LOOK = 64  # probes before the ranking is looked at, and between two looks
 BLOCK = 32
 MOST_STRATA = 16
 RESPONSES = {"logprob": "nats", "g": "g"}  # what is measured of a probe, and its unit
-SURE = 1.96  # standard errors: 95 % of a normal distribution
 NEGLIGIBLE = 0.1  # of the largest effect: a difference below it need not be settled
 
 
