@@ -19,7 +19,8 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(STAMP)  ## explain one answer of the embedded model, on the terminal and in demo.html
-	@$(BIN)/python examples/demo.py
+	@$(BIN)/reagent explain --file examples/prompt.txt --max-new-tokens 1 --html demo.html
+	@echo 'wrote demo.html: open it in a browser'
 
 test: $(STAMP)  ## run all tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
@@ -33,5 +34,5 @@ benchmark: $(STAMP)  ## measure speed; prints JSON
 	$(BIN)/python benchmarks/scoring.py
 
 clean:  ## remove what the other targets made, but not the model cache
-	rm -rf .venv build dist demo.html demo.json demo.png .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build dist demo.html .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

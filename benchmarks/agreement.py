@@ -120,7 +120,12 @@ def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
 
 def plan() -> list[tuple[str, str, int, bool]]:
     """(replacer, length, number of the prompt, whether the published sum is measured too), most wanted first."""
-    own = [("self", length, i, i == 0) for i in range(4) for length, texts in LENGTHS.items() if i < len(texts)]
+    own = [
+        ("self", length, i, i == 0 and length != "long")
+        for i in range(4)
+        for length, texts in LENGTHS.items()
+        if i < len(texts)
+    ]
     others = [(name, "medium", 0, False) for name in ("infill", "pos", "random")]
     more = [(name, "short", i, False) for i in range(2) for name in ("infill", "pos", "random")]
     return own + others + more

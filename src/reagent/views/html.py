@@ -12,7 +12,18 @@ from string import Template
 from typing import Any
 
 from reagent.explanation import Explanation, Rows
-from reagent.views.summary import effect_digits, facts, probability, warning
+from reagent.views.summary import (
+    LISTED,
+    NOT_SETTLED,
+    OPEN,
+    effect_digits,
+    facts,
+    has_open_ranking,
+    probability,
+    unit_note,
+    unsettled,
+    warning,
+)
 from reagent.views.text import cropped, labels, running, visible
 
 TITLE_LENGTH = 60
@@ -42,6 +53,7 @@ def fragment(explanation: Explanation) -> str:
 def view_data(explanation: Explanation) -> dict[str, Any]:
     """What `reagentView` in view.js draws; plain JSON."""
     names = labels(explanation)
+    targets = range(len(explanation.output))
     return {
         "facts": facts(explanation),
         "inputs": len(explanation.input),
@@ -54,8 +66,14 @@ def view_data(explanation: Explanation) -> dict[str, Any]:
         "effects": _rounded(explanation.effects or ()),
         "stderr": _rounded(explanation.stderr or ()),
         "unit": visible(explanation.effect_unit or ""),
+        "unitNote": unit_note(explanation),
         "digits": effect_digits(explanation),
-        "warnings": [warning(explanation, target) for target in range(len(explanation.output))],
+        "listed": LISTED,
+        "openSign": OPEN,
+        "openNote": NOT_SETTLED,
+        "open": [[int(place) for place in unsettled(explanation, target)] for target in targets],
+        "warnings": [warning(explanation, target) for target in targets],
+        "mild": [has_open_ranking(explanation, target) for target in targets],
     }
 
 

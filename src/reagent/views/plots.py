@@ -12,7 +12,7 @@ import numpy as np
 from reagent.errors import InputError
 from reagent.explanation import Explanation
 from reagent.files import write_whole
-from reagent.views.summary import facts, probability, warning
+from reagent.views.summary import LISTED, NOT_SETTLED, OPEN, facts, probability, unsettled, warning, warnings_in_brief
 from reagent.views.text import cropped, labels
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ DPI = 150
 WIDTHS, HEIGHTS = (6.0, 24.0), (3.2, 16.0)  # inches; the figure grows with its tokens between these
 LABEL_WIDTH = 0.22  # inches that one label needs
 LABEL_LENGTH = 16
-COLOUR, COLOURS = "#e07b00", "Oranges"
+COLOUR, COLOURS, QUIET = "#e07b00", "Oranges", "0.35"
 MISSING = "▯"
 
 # The first comes with matplotlib; the others help it where they are installed.
@@ -82,6 +82,7 @@ class _Plot:
         panels = figure.subplots(2 if with_errors else 1, sharex=True, squeeze=False)[:, 0]
         panels[0].bar(range(count), scores, color=COLOUR)
         panels[0].set_ylabel("score", **self._style())
+        marked = self._mark_open(panels[0], target)
         if why.effects is not None and why.stderr is not None:
             effects, errors = why.effects[target], why.stderr[target]
             panels[1].axhline(0, color="0.6", linewidth=0.8)
@@ -95,7 +96,16 @@ class _Plot:
         self._label_axis(panels[-1], names, scores, figure.get_figwidth())
         said = probability(why.output[target])
         title = f"What led to {names[len(why.input) + target]}" + (f" (probability {said})" if said else "")
-        self._title(figure, title, f"Warning: this output token {warning(why, target)}" if warning(why, target) else "")
+        note = f"Warning: this output token {warning(why, target)}" if warning(why, target) else ""
+        self._title(figure, title, note, f"{OPEN} {NOT_SETTLED}" if marked else "")
+
+    def _mark_open(self, axes: "Axes", target: int) -> bool:
+        """Put a sign over the most important tokens whose place is not settled; whether there were any."""
+        places = unsettled(self.explanation, target)
+        rows = [row for row in self.explanation.top(LISTED, target) if row.score > 0 and places and places[row.position]]
+        for row in rows:
+            axes.text(row.position, row.score, OPEN, ha="center", va="bottom", color=QUIET, **self._style())
+        return bool(rows)
 
     def heat_map(self, figure: "Figure") -> None:
         """All output tokens: a row for each, a column for each context token."""
@@ -116,20 +126,23 @@ class _Plot:
         self._label_axis(axes, names, np.nanmax(cells, axis=0).tolist(), width - 2)
         shown = range(0, rows, _step(rows, figure.get_figheight() - 2))
         axes.set_yticks(shown, [names[len(why.input) + row] for row in shown], **self._style())
-        warned = sum(bool(warning(why, row)) for row in range(rows))
-        note = f"Warnings exist for {warned} of the {rows} output tokens" if warned else ""
-        self._title(figure, "Rows: output tokens. Columns: what led to them.", note)
+        warnings = [f"Warning: {line}" for line in warnings_in_brief(why)]
+        self._title(figure, "Rows: output tokens. Columns: what led to them.", *warnings)
 
     def _label_axis(self, axes: "Axes", names: Sequence[str], weights: Sequence[float], width: float) -> None:
         shown = _worth_a_label(weights, _step(len(weights), width - 1))
         axes.set_xticks(shown, [names[i] for i in shown], rotation=90, **self._style())
 
-    def _title(self, figure: "Figure", title: str, note: str) -> None:
-        # Each line is cropped: a long model name must not push the picture out of the figure.
-        length = int(figure.get_figwidth() * 12)
+    def _title(self, figure: "Figure", title: str, *notes: str) -> None:
+        """What is shown, above; what to know about it and where it comes from, below."""
         source = " · ".join(f"{name} {value}" for name, value in facts(self.explanation))
-        lines = [self._drawn(cropped(line, length)) for line in (title, note, source) if line]
-        figure.suptitle("\n".join(lines), **self._style(10))
+        figure.suptitle(self._line(figure, title, 10), **self._style(10))
+        below = [self._line(figure, line, 7) for line in (*notes, source) if line]
+        figure.supxlabel("\n".join(below), color=QUIET, linespacing=1.5, **self._style(7))
+
+    def _line(self, figure: "Figure", text: str, size: float) -> str:
+        # Each line is cropped: a long model name must not push the picture out of the figure.
+        return self._drawn(cropped(text, int(figure.get_figwidth() * 120 / size)))
 
     def _names(self) -> list[str]:
         return [self._drawn(cropped(name, LABEL_LENGTH)) for name in labels(self.explanation)]

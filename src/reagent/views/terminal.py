@@ -12,10 +12,21 @@ from rich.table import Table
 from rich.text import Text
 
 from reagent.explanation import Contribution, Explanation
-from reagent.views.summary import effect_digits, facts, probability, warning
+from reagent.views.summary import (
+    LISTED,
+    NOT_SETTLED,
+    OPEN,
+    effect_digits,
+    facts,
+    has_open_ranking,
+    probability,
+    unit_note,
+    unsettled,
+    warning,
+    warnings_in_brief,
+)
 from reagent.views.text import NEWLINE, TAB, Kind, Piece, labels, running, visible
 
-ROWS = 10
 SOURCES = 3
 BAR_WIDTH = 16
 BAR_COLOUR = "#d97f12"
@@ -36,7 +47,13 @@ SHADES = (
 def show(explanation: Explanation, target: int | None = None, console: Console | None = None) -> None:
     """Print output token `target` in full, or an overview of all where there are several."""
     console = console or get_console()
-    view = _View(explanation, labels(explanation), running(explanation), shaded=_can_shade(console))
+    view = _View(
+        explanation,
+        labels(explanation),
+        running(explanation),
+        shaded=_can_shade(console),
+        open_places=[unsettled(explanation, t) for t in range(len(explanation.output))],
+    )
     if console.encoding.lower().startswith("utf"):
         _print(console, view, target)
         return
@@ -62,6 +79,7 @@ class _View:
     labels: Sequence[str]
     pieces: Sequence[Piece]
     shaded: bool
+    open_places: Sequence[Sequence[bool]]
 
     def parts(self, target: int | None) -> Iterator[RenderableType]:
         count = len(self.explanation.output)
@@ -84,8 +102,14 @@ class _View:
         text = self._text(scores, stop=len(scores)).append(" ▸ ", style="dim")
         yield Padding(text.append(_broken(said).strip(" "), style="bold underline"), (1, 2))
         yield self._legend(scores)
-        rows = [row for row in self.explanation.top(ROWS, target) if row.score > 0]
-        yield self._table(target, rows) if rows else Text("No context token has any importance.")
+        rows = [row for row in self.explanation.top(LISTED, target) if row.score > 0]
+        if not rows:
+            yield Text("No context token has any importance.")
+            return
+        yield self._table(target, rows)
+        if unit_note(self.explanation):
+            yield Text(unit_note(self.explanation), style="dim")
+        yield from self._open_legend(any(self._is_open(target, row) for row in rows))
 
     def _table(self, target: int, rows: Sequence[Contribution]) -> Table:
         why = self.explanation
@@ -100,7 +124,8 @@ class _View:
             table.add_column(Text(("effect ± stderr" if why.stderr else "effect") + unit), justify="right")
         for rank, row in enumerate(rows, start=1):
             name, bar = Text(self.labels[row.position]), Text(_bar(row.score / rows[0].score), style=BAR_COLOUR)
-            table.add_row(str(rank), name, str(row.position), f"{row.score:.3f}", bar, *self._effect(row))
+            number = f"{OPEN} {rank:>2}" if self._is_open(target, row) else str(rank)
+            table.add_row(number, name, str(row.position), f"{row.score:.3f}", bar, *self._effect(row))
         others = len(why.context(target)) - len(rows)
         if others:
             rest = max(0.0, sum(why.scores[target]) - sum(row.score for row in rows))
@@ -129,16 +154,23 @@ class _View:
         table.add_column("prob.", justify="right", no_wrap=True)
         for heading in ("most important", "second", "third")[:SOURCES]:
             table.add_column(heading, no_wrap=True, overflow="ellipsis", min_width=12, max_width=30)
-        for target in range(count):
-            sources = [self._source(row) for row in why.top(SOURCES, target) if row.score > 0]
-            number = f"! {target}" if warning(why, target) else str(target)
+        rows = [[row for row in why.top(SOURCES, target) if row.score > 0] for target in range(count)]
+        for target, sources in enumerate(rows):
             name = Text(self._output_label(target), style="bold")
-            table.add_row(number, name, probability(why.output[target]), *sources)
+            cells = (self._source(target, row) for row in sources)
+            table.add_row(self._flagged(target), name, probability(why.output[target]), *cells)
         yield table
+        yield from self._open_legend(any(self._is_open(target, row) for target in range(count) for row in rows[target]))
 
-    def _source(self, row: Contribution) -> Text:
+    def _source(self, target: int, row: Contribution) -> Text:
         # The number first: what a narrow column cuts off is then the end of the token.
-        return Text.assemble((f"{row.score:.2f} ", "dim"), self.labels[row.position])
+        sign = OPEN if self._is_open(target, row) else " "
+        return Text.assemble((f"{row.score:.2f}{sign}", "dim"), self.labels[row.position])
+
+    def _flagged(self, target: int) -> str:
+        if not warning(self.explanation, target):
+            return str(target)
+        return f"{OPEN if has_open_ranking(self.explanation, target) else '!'} {target}"
 
     # --- shared ---
 
@@ -165,11 +197,19 @@ class _View:
         swatches = [("   ", shade) for shade in SHADES[1:]]
         return Text.assemble(("score 0 ", "dim"), *swatches, (f" {largest:.3f}", "dim"))
 
+    def _is_open(self, target: int, row: Contribution) -> bool:
+        places = self.open_places[target]
+        return bool(places) and places[row.position]
+
+    def _open_legend(self, needed: bool) -> Iterator[Text]:
+        if needed:
+            yield Text(f"{OPEN} {NOT_SETTLED}", style="dim")
+
     def _warnings(self, target: int | None) -> Iterator[Text]:
-        lines = self.explanation.warnings
+        lines = warnings_in_brief(self.explanation)
         if target is not None:
             reason = warning(self.explanation, target)
-            lines = (f"{self.explanation.output[target].text!r} {reason}",) if reason else ()
+            lines = [f"{self.explanation.output[target].text!r} {reason}"] if reason else []
         for line in lines:
             yield Text.assemble(("warning: ", "bold yellow"), line)
 

@@ -2,7 +2,6 @@
    output token. `data` is what reagent.views.html.view_data returns. All text goes in as text nodes. */
 function reagentView(element, data) {
   "use strict";
-  const TOP = 10;
   const outputs = data.scores.length;
   let target = Math.min(Number(element.dataset.target || 0), Math.max(0, outputs - 1));
   let order = []; // positions of the context, most important first
@@ -25,6 +24,8 @@ function reagentView(element, data) {
     const error = data.stderr.length ? " ± " + data.stderr[target][position].toFixed(data.digits) : "";
     return sign + Math.abs(value).toFixed(data.digits) + error;
   };
+  const isOpen = (position) => Boolean(data.open[target][position]); // no errors: an empty row
+  const openSign = (meaning) => make("span.open", data.openSign, { role: "img", "aria-label": meaning, title: meaning });
 
   // --- what changes with the chosen output token ---
 
@@ -34,11 +35,14 @@ function reagentView(element, data) {
       .filter((position) => !data.tokens[position].protected)
       .sort((a, b) => data.scores[target][b] - data.scores[target][a]);
 
+  const rank = (position) =>
+    `rank ${order.indexOf(position) + 1} of ${order.length}` + (isOpen(position) ? " (not settled)" : "");
+
   const numbers = (position) => {
     const token = data.tokens[position];
     const parts = token.protected
       ? ["protected: never replaced"]
-      : ["score " + score(data.scores[target][position]), `rank ${order.indexOf(position) + 1} of ${order.length}`];
+      : ["score " + score(data.scores[target][position]), rank(position)];
     if (data.effects.length && !token.protected) parts.push(`effect ${effect(position)} ${data.unit}`.trim());
     parts.push(`position ${position}`, (token.ids.length > 1 ? "token ids " : "token id ") + token.ids.join(", "));
     return parts.join(" · ");
@@ -88,9 +92,9 @@ function reagentView(element, data) {
   };
 
   const drawTop = () => {
-    const best = order.slice(0, TOP).filter((position) => data.scores[target][position] > 0);
+    const best = order.slice(0, data.listed).filter((position) => data.scores[target][position] > 0);
     const effects = data.effects.length > 0;
-    const head = ["", "token", "at", "score", ""];
+    const head = ["#", "token", "at", "score", ""];
     if (effects) head.push(`effect${data.stderr.length ? " ± stderr" : ""}${data.unit ? ` (${data.unit})` : ""}`);
     if (data.stderr.length) head.push("");
     const row = make("div.row", "", { role: "row" });
@@ -98,9 +102,15 @@ function reagentView(element, data) {
     const scale = effectScale(best);
     top.replaceChildren(row, ...best.map((position, index) => topRow(position, index + 1, scale)));
     if (!best.length) top.replaceChildren(make("div.hint", "No context token has any importance."));
+    notes.replaceChildren();
+    if (best.some(isOpen)) {
+      const note = notes.appendChild(make("div.note"));
+      note.append(make("span.open", data.openSign, { "aria-hidden": "true" }), " " + data.openNote);
+    }
+    if (best.length && data.unitNote) notes.append(make("div.note", data.unitNote));
   };
 
-  const topRow = (position, rank, scale) => {
+  const topRow = (position, place, scale) => {
     const row = make("div.row", "", { role: "row", "data-position": position });
     const cell = (kind, content) => {
       const node = row.appendChild(make("div.cell", "", { role: "cell" }));
@@ -109,7 +119,8 @@ function reagentView(element, data) {
     };
     const bar = make("div.fill");
     bar.style.width = (100 * data.scores[target][position]) / data.scores[target][order[0]] + "%";
-    cell("number", String(rank));
+    cell("number", make("span.place", String(place)));
+    if (isOpen(position)) row.lastChild.append(" ", openSign("place not settled"));
     cell("name", name(position));
     cell("number", String(position));
     cell("number", score(data.scores[target][position]));
@@ -152,7 +163,9 @@ function reagentView(element, data) {
     });
     const { probability } = data.tokens[data.inputs + target];
     heading.replaceChildren("What led to ", name(data.inputs + target), probability && ` (probability ${probability})`);
-    caution.textContent = data.warnings[target] && "⚠ This output token " + data.warnings[target] + ".";
+    const sign = data.mild[target] ? data.openSign : "⚠";
+    caution.textContent = data.warnings[target] && `${sign} This output token ${data.warnings[target]}.`;
+    caution.classList.toggle("reagent-mild", data.mild[target]);
     most.textContent = score(Math.max(0, ...data.scores[target]));
     drawContext();
     drawTop();
@@ -212,7 +225,8 @@ function reagentView(element, data) {
   for (let index = 0; index < outputs; index++) {
     const choice = choices.appendChild(make("span.choice", "", { role: "option" }));
     choice.append(name(data.inputs + index));
-    if (data.warnings[index]) choice.append(make("span.flag", "⚠", { role: "img", "aria-label": "has a warning" }));
+    if (data.mild[index]) choice.append(openSign("ranking still open"));
+    else if (data.warnings[index]) choice.append(make("span.flag", "⚠", { role: "img", "aria-label": "has a warning" }));
     choice.addEventListener("click", () => choose(index));
   }
   const heading = make("div.heading", "", { role: "heading", "aria-level": 2, "aria-live": "polite" });
@@ -223,9 +237,11 @@ function reagentView(element, data) {
   legend.append(make("span.scale", "", { "aria-hidden": "true" }), most);
   const readout = make("div.readout", "", { "aria-live": "polite" });
   const top = make("div.top", "", { role: "table", "aria-label": "Most important tokens" });
+  const notes = make("div.notes");
   const question = make("div.question", outputs > 1 ? "The output: choose a token" : "The output");
+  if (outputs > 1 && data.mild.includes(true)) question.append(` (${data.openSign} ranking still open)`);
 
-  element.replaceChildren(question, choices, heading, caution, context, legend, readout, top, facts);
+  element.replaceChildren(question, choices, heading, caution, context, legend, readout, top, notes, facts);
   arrows(choices, ".reagent-choice", (_, index) => choose(index));
   arrows(context, ".reagent-token", (node) => inspect(Number(node.dataset.position)));
   watch(context, "mouseover", "focusin", "click");

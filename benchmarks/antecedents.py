@@ -1,0 +1,66 @@
+"""A country in the first sentence, a distractor in parentheses, the capital as the answer: is the country found?
+
+Keeps the cases in which the model's first choice is the capital, with and without the distractor. The preset `fast`
+with 64 probes against `paper` with the same number of forward passes. Prints JSON.
+"""
+
+import argparse
+import json
+import re
+from typing import Any
+
+import numpy as np
+from prompts import CAPITALS, TEMPLATES
+
+import reagent
+from reagent.explanation import Explanation
+from reagent.models.protocol import Model
+
+
+def kept(model: Model) -> list[tuple[str, str, str]]:
+    """(prompt, country, target) of the cases that this model gets right."""
+    cases = []
+    for template in TEMPLATES:
+        for country, capital in CAPITALS.items():
+            prompt = template.format(country=country)
+            shorter = re.sub(r" \(.*?\)\.", "", prompt)
+            if all(_rank(model, text, " " + capital) == 0 for text in (prompt, shorter)):
+                cases.append((prompt, country, " " + capital))
+    return cases
+
+
+def _rank(model: Model, prompt: str, target: str) -> int:
+    case = model.case(prompt, target)
+    return int(model.score(case.ids[None], case.positions[:1], case.targets[:1]).rank[0, 0])
+
+
+def found(why: Explanation, country: str, top: int = 3) -> bool:
+    start = why.prompt.index(country)
+    return any(c.token.start < start + len(country) and c.token.end > start for c in why.top(top))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--probes", type=int, default=64)
+    parser.add_argument("--most", type=int, default=40)
+    arguments = parser.parse_args()
+    model = reagent.load_model("smollm2")
+    cases = kept(model)
+    chosen = sorted(np.random.default_rng(0).permutation(len(cases))[: arguments.most])
+    steps = arguments.probes // 2 // 3  # a step takes two passes, and there are three runs
+    results: dict[str, list[bool]] = {"fast": [], "paper": []}
+    for i in chosen:
+        prompt, country, target = cases[i]
+        # Only the first token of the capital is explained, as everywhere.
+        first = model.case(prompt, target).output[0].text
+        fast = reagent.explain(model, prompt, target=first, probes=arguments.probes)
+        paper = reagent.explain(model, prompt, target=first, preset="paper", max_steps=steps)
+        results["fast"].append(found(fast, country))
+        results["paper"].append(found(paper, country))
+    summary: dict[str, Any] = {"cases_kept": len(cases), "cases_explained": len(chosen), "probes": arguments.probes}
+    summary |= {f"{name}_country_in_top_3": float(np.mean(hits)) for name, hits in results.items()}
+    print(json.dumps(summary, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Seconds for 1 and 20 output tokens: our presets and Inseq's ReAGent, on the same machine in one run.
+
+    python3 -m venv /somewhere/inseq && /somewhere/inseq/bin/pip install inseq
+    python benchmarks/inseq_comparison.py --inseq-python /somewhere/inseq/bin/python
+
+Inseq runs for a limited number of steps on one target. Its agreement after k probes follows r = 1 / sqrt(1 + c / k),
+since the published sum gains signal with k and noise with its root; c is fitted, and the steps for an agreement of
+0.9 are extrapolated from it. Prints JSON.
+"""
+
+import argparse
+import json
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from agreement import Bench, centred_means
+from prompts import DEMO
+
+import reagent
+from reagent.explanation import Explanation
+from reagent.models import embedded
+
+WANTED = 0.9
+TARGETS = 20
+LOOKS = (25, 50, 100, 150, 200, 300)
+
+
+def run_inseq(python: str, bench: Bench, steps: int, chains: int = 3) -> dict[str, Any]:
+    table = bench.table
+    width = int((table.weights > 0).sum(-1).min())
+    proposals = [ids[weights > 0][:width].tolist() for ids, weights in zip(table.ids, table.weights, strict=True)]
+    job = {"model": str(embedded.fetch("smollm2")), "prompt": bench.case.prompt, "target": bench.case.completion}
+    job |= {"proposals": proposals, "steps": steps, "chains": chains}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "job.json"
+        path.write_text(json.dumps(job))
+        side = Path(__file__).with_name("inseq_side.py")
+        answer = subprocess.run([python, side, path], capture_output=True, text=True, check=True)
+    return dict(json.loads(answer.stdout.splitlines()[-1]))
+
+
+def extrapolate(trajectory: list[Any], truth: np.ndarray) -> dict[str, Any]:
+    """Agreement of the scores, summed over chains, after some steps; c; and the probes for the wanted agreement."""
+    chains = len(trajectory[0])
+    seen = {
+        k: float(np.corrcoef(np.sum(trajectory[k - 1], axis=0), truth)[0, 1]) for k in LOOKS if k <= len(trajectory)
+    }
+    grid = np.geomspace(10, 1e6, 2000)
+    misfit = [sum((r - 1 / np.sqrt(1 + c / (k * chains))) ** 2 for k, r in seen.items()) for c in grid]
+    c = float(grid[int(np.argmin(misfit))])
+    probes = c / (1 / WANTED**2 - 1)
+    return {"agreement_after_steps": seen, "c": c, "probes_wanted_extrapolated": probes, "chains": chains}
+
+
+def timed(call: Any) -> tuple[float, Explanation]:
+    begin = time.perf_counter()
+    why = call()
+    return time.perf_counter() - begin, why
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--inseq-python", required=True)
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--reference", type=int, default=2048)
+    parser.add_argument("--probes", type=int, default=64, help="of our preset, which agreement.py shows to be enough")
+    arguments = parser.parse_args()
+    model = reagent.load_model("smollm2")
+    bench = Bench(model, DEMO, "self")
+    inseq = run_inseq(arguments.inseq_python, bench, arguments.steps)
+    truth = centred_means(*bench.published(arguments.reference, seed=1000, dealt=True))
+    theirs = extrapolate(inseq.pop("trajectory"), truth)
+    steps = theirs["probes_wanted_extrapolated"] / theirs["chains"]
+    one_target = steps * inseq["seconds_per_step"]
+    ours: dict[str, Any] = {}
+    for targets in (1, TARGETS):
+        seconds, why = timed(lambda n=targets: reagent.explain(model, DEMO, max_new_tokens=n, probes=arguments.probes))
+        ours[f"fast, {targets} targets"] = {"seconds": seconds, "passes": why.cost.forward_passes}
+    seconds, why = timed(
+        lambda: reagent.explain(model, DEMO, max_new_tokens=1, preset="paper", runs=1, max_steps=64, top_k=1, keep=1)
+    )
+    ours["paper, seconds per step"] = seconds / max(1, why.cost.probes)
+    result = {
+        "inseq": inseq | theirs,
+        "inseq_seconds_one_target_extrapolated": one_target,
+        "inseq_seconds_20_targets_extrapolated": TARGETS * one_target,
+        "ours": ours,
+        "times_faster_20_targets": TARGETS * one_target / ours[f"fast, {TARGETS} targets"]["seconds"],
+        "times_faster_1_target": one_target / ours["fast, 1 targets"]["seconds"],
+    }
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()

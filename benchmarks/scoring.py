@@ -1,0 +1,91 @@
+"""What a probe costs: share of the machine's matrix-multiply peak, 20 targets against 1, prompt length, memory.
+
+python benchmarks/scoring.py            # prints JSON; a few minutes on two cores
+"""
+
+import json
+import resource
+import time
+from collections.abc import Callable
+from statistics import median
+
+import numpy as np
+import torch
+from prompts import DEMO, LONG
+
+import reagent
+from reagent.methods.reagent_fast import deal
+from reagent.models.local import LocalModel
+
+
+def seconds(call: Callable[[], object], repeats: int = 3) -> float:
+    call()
+    times = []
+    for _ in range(repeats):
+        begin = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begin)
+    return median(times)
+
+
+def matmul_peak() -> float:
+    """Floating-point operations per second of a large float32 matrix product."""
+    a, b = torch.randn(2, 1536, 1536)
+    return 2 * 1536**3 / seconds(lambda: a @ b, repeats=9)
+
+
+def flops(model: LocalModel, length: int, targets: int) -> float:
+    """Of one sequence: two per weight and token, attention, and the output layer at the targets only."""
+    config = model.network.config
+    head = config.vocab_size * config.hidden_size
+    body = sum(p.numel() for p in model.network.parameters()) - head
+    attention = 4 * length * length * config.hidden_size * config.num_hidden_layers
+    return 2.0 * body * length + attention + 2.0 * head * targets
+
+
+def probes(model: LocalModel, text: str, count: int, ratio: float, targets: int = 1) -> tuple[np.ndarray, ...]:
+    case = model.case(text, max_new_tokens=targets)
+    replaced, _ = deal(len(case.input), max(1, round(ratio * len(case.input))), count, 1, np.random.default_rng(0))
+    sequences = np.repeat(case.ids[None], count, axis=0)
+    sequences[:, : len(case.input)] = np.where(replaced, 1000, sequences[:, : len(case.input)])
+    return sequences, case.positions, case.targets
+
+
+def main() -> None:
+    model = reagent.load_model("smollm2")
+    assert isinstance(model, LocalModel)
+    whole = probes(model, DEMO, 64, 1.0)  # all replaced, each by another first token: nothing to share
+    whole[0][:, 0] = np.arange(64) + 1000
+    work = 64 * flops(model, int(whole[1].max()), 1)
+    peaks, rates = [], []
+    for _ in range(3):  # in turns, since the machine's speed drifts
+        peaks.append(matmul_peak())
+        rates.append(work / seconds(lambda: model.score(*whole), 1))
+    result: dict[str, object] = {
+        "threads": torch.get_num_threads(),
+        "matmul_gflops": median(peaks) / 1e9,
+        "probe_gflops": median(rates) / 1e9,
+        "share_of_peak": median(r / p for r, p in zip(rates, peaks, strict=True)),
+    }
+    dealt = probes(model, DEMO, 64, 0.1)
+    unshared = LocalModel(model.network, model.tokenizer)
+    unshared._prefix.upto = lambda *_, **__: None  # type: ignore[method-assign,assignment]
+    pair = [(seconds(lambda: unshared.score(*dealt), 1), seconds(lambda: model.score(*dealt), 1)) for _ in range(3)]
+    result["shared_prefix_times_faster"] = median(a / b for a, b in pair)
+    times = {n: seconds(lambda n=n: reagent.explain(model, DEMO, max_new_tokens=n, probes=96), 1) for n in (1, 20)}
+    result["seconds_96_probes"] = times
+    result["twenty_targets_over_one"] = times[20] / times[1]
+    lengths = {}
+    text = " ".join(LONG) * 8
+    ids = model.tokenizer(text)["input_ids"]
+    for length in (32, 64, 128, 256, 512, 1024):
+        batch = probes(model, model.tokenizer.decode(ids[:length]), 32, 0.1)
+        lengths[length] = seconds(lambda batch=batch: model.score(*batch), 1) / 32
+    result["seconds_per_probe_by_prompt_length"] = lengths
+    result["model_megabytes"] = sum(p.numel() * p.element_size() for p in model.network.parameters()) / 1e6
+    result["peak_megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,15 @@
+"""Ten lines: load a model, ask why, look, keep."""
+
+import reagent
+
+model = reagent.load_model("smollm2")  # or a hub id, a folder, a .gguf file, or a (model, tokenizer) pair
+prompt = (
+    "My aunt moved to Japan to teach music. (Her old piano is still standing in our garage). "
+    "She rents a small flat in the capital,"
+)
+why = reagent.explain(model, prompt, max_new_tokens=1)
+why.show()
+for place in why.top(3):
+    print(f"{place.token.text!r} made {why.completion!r} {place.effect:.1f} ± {place.stderr:.1f} nats more likely")
+why.save("why.json")
+why.to_html("why.html")

@@ -1,0 +1,61 @@
+"""The real embedded model, as a person uses it."""
+
+import json
+import math
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import reagent
+from reagent.models.protocol import Model
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_embedded_model_says_tokyo_because_of_japan(smollm2: Model, prompt: str, seed: int) -> None:
+    why = reagent.explain(smollm2, prompt, max_new_tokens=1, probes=64, seed=seed)
+    assert why.completion == " Tokyo"
+    assert math.exp(why.output[0].logprob) == pytest.approx(0.547, abs=0.002)
+    assert " Japan" in [c.token.text for c in why.top(3)]
+    japan = next(c for c in why.top(3) if c.token.text == " Japan")
+    assert japan.effect > 5 * japan.stderr
+    inside = sum(why.scores[0][i] for i, t in enumerate(why.input) if prompt.index("(") <= t.start < prompt.index(")"))
+    assert inside < 0.25, "the sentence in parentheses has nothing to do with it"
+
+
+def test_its_json_follows_the_schema_and_comes_back_equal(smollm2: Model, prompt: str, tmp_path: Path) -> None:
+    why = reagent.explain(smollm2, prompt, max_new_tokens=3, probes=16)
+    schema = json.loads((files("reagent") / "explanation.schema.json").read_text(encoding="utf-8"))
+    jsonschema.validate(json.loads(why.to_json()), schema)
+    assert reagent.load(why.save(tmp_path / "why.json")) == why
+    assert why.model["id"] == "smollm2"
+    assert why.model["revision"]
+
+
+@pytest.mark.parametrize("preset", [{"preset": "fast", "probes": 16}, {"preset": "paper", "max_steps": 4, "runs": 1}])
+def test_two_runs_with_one_seed_are_equal_bit_for_bit(smollm2: Model, prompt: str, preset: dict[str, object]) -> None:
+    def scores(seed: int) -> object:
+        return reagent.explain(smollm2, prompt, target=" Tokyo", seed=seed, **preset).scores
+
+    assert scores(3) == scores(3)
+    assert scores(3) != scores(4)
+
+
+def test_bytes_of_one_character_do_not_break_anything(smollm2: Model, tmp_path: Path) -> None:
+    why = reagent.explain(smollm2, "漢字 🙂 naïve\n\tx", target=" 漢", probes=16)
+    assert "".join(sorted({t.text for t in why.output})).strip()
+    assert "漢" in why.to_html(tmp_path / "a.html")
+    why.to_png(tmp_path / "a.png")
+    why.show()
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
+def test_the_examples_run(script: Path, tmp_path: Path) -> None:
+    answer = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stderr
+    assert "Japan" in answer.stdout
