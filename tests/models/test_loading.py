@@ -80,7 +80,10 @@ def test_a_folder_that_lacks_weights_is_refused_not_filled_with_noise(tiny_folde
     weights = load_file(folder / "model.safetensors")
     del weights["transformer.h.1.mlp.c_fc.weight"]
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(FileError, match=r"lacks 1 of its weights, first 'transformer\.h\.1\.mlp\.c_fc\.weight'"):
+    with pytest.raises(
+        FileError,
+        match=r"lacks 1 of the weights of a causal language model, first 'transformer\.h\.1\.mlp\.c_fc\.weight'",
+    ):
         load_model(folder)
 
 

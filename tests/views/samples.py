@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from reagent.explanation import Cost, Explanation, Token
 
@@ -55,6 +56,13 @@ def make(
     return Explanation(prompt, completion, sources, said, **(fields | changes))  # type: ignore[arg-type]
 
 
+def contested() -> Explanation:
+    """Five tokens; the first two cannot be told apart, the third stands alone, nor can the last two."""
+    effects, prompt = (5.5, 5.4, 3.0, 0.4, 0.3), "a b c d e"
+    scores = tuple(effect / sum(effects) for effect in effects)
+    return replace(make(prompt, "!", stderr=True), scores=(scores,), effects=(effects,), stderr=((0.3,) * 5,))
+
+
 def byte_pieces() -> Explanation:
     """A character of three byte tokens, and a byte token that holds a space and the start of the next."""
     prompt = "a漢 👋!"
@@ -91,6 +99,8 @@ def every_kind() -> dict[str, Explanation]:
     return {
         "one": make(),
         "errors": make(stderr=True),
+        "contested": contested(),
+        "open": make(completion=" Tokyo, and she loves", stderr=True, stopped=["unsettled", "flat"] * 2 + ["settled"]),
         "five": make(
             completion=" Tokyo, and she loves", effects=True, stopped=["condition", "maximum"] * 2 + ["start"]
         ),

@@ -5,12 +5,14 @@ import subprocess
 from html.parser import HTMLParser
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from reagent.explanation import Explanation
 from reagent.views.html import fragment, page, view_data
 from reagent.views.text import visible
-from views.samples import HOSTILE, byte_pieces, every_kind, hostile, make
+from views.samples import HOSTILE, byte_pieces, contested, every_kind, hostile, make
 
 ASSETS = files("reagent.views").joinpath("assets")
 
@@ -125,7 +127,93 @@ def test_a_notebook_gets_the_fragment(tmp_path: Path) -> None:
     assert why.to_html(tmp_path / "why.html") == (tmp_path / "why.html").read_text(encoding="utf-8") == page(why)
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_the_data_say_which_places_are_settled() -> None:
+    data = view_data(contested())
+    assert [data["open"][0][i] for i in (0, 1, 2, 3)] == [1, 1, 0, 1]
+    assert view_data(make(effects=True))["open"] == [[]]  # no errors: nobody knows
+
+
+needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+
+
+@needs_node
 def test_the_script_is_a_script() -> None:
     with as_file(ASSETS.joinpath("view.js")) as path:
         subprocess.run(["node", "--check", str(path)], check=True)
+
+
+class Drawn:
+    """What view.js draws: find parts by their kind, read their text as it is seen or as it is heard."""
+
+    def __init__(self, node: dict[str, Any]) -> None:
+        self.node = node
+
+    def parts(self, kind: str) -> "list[Drawn]":
+        nodes = [Drawn(child) for child in self.node["children"] if not isinstance(child, str)]
+        here = [node for node in nodes if f"reagent-{kind}" in node.node["kind"].split()]
+        return here + [part for node in nodes for part in node.parts(kind)]
+
+    def text(self, *, heard: bool = False) -> str:
+        attributes = self.node["attributes"]
+        if heard and attributes.get("aria-hidden") == "true":
+            return ""
+        if heard and "aria-label" in attributes:
+            return str(attributes["aria-label"])
+        parts = [c if isinstance(c, str) else Drawn(c).text(heard=heard) for c in self.node["children"]]
+        return "".join(parts)
+
+
+def drawn(why: Explanation, target: int = 0) -> Drawn:
+    with as_file(ASSETS.joinpath("view.js")) as script:
+        command = ["node", str(Path(__file__).with_name("dom.js")), str(script)]
+        data = json.dumps([view_data(why), target])
+        result = subprocess.run(command, input=data, check=True, capture_output=True, text=True, encoding="utf-8")
+    return Drawn(json.loads(result.stdout))
+
+
+@needs_node
+def test_a_place_that_is_not_settled_is_seen_and_heard() -> None:
+    view = drawn(contested())
+    places = [row.parts("number")[0] for row in view.parts("row")[1:]]
+    assert [place.text() for place in places] == ["1 ≈", "2 ≈", "3", "4 ≈", "5 ≈"]
+    assert [place.text(heard=True) for place in places][1:3] == ["2 place not settled", "3"]
+    labels = [token.node["attributes"]["aria-label"] for token in view.parts("token")]
+    assert ["(not settled)" in label for label in labels] == [True, True, False, True, True]
+    [first, second] = view.parts("note")
+    assert first.text() == "≈ place not settled: overlaps a neighbour within its error (95 %)"
+    assert first.text(heard=True).strip() == "place not settled: overlaps a neighbour within its error (95 %)"
+    assert second.text().startswith("nats: without the token")
+
+
+@needs_node
+def test_every_row_has_its_error_as_a_line() -> None:
+    assert len(drawn(contested()).parts("line")) == 5
+    assert drawn(make(effects=True)).parts("line") == []
+
+
+@needs_node
+def test_notes_stand_only_where_they_are_needed() -> None:
+    assert drawn(make()).parts("note") == []
+    assert [note.text()[:5] for note in drawn(make(effects=True)).parts("note")] == ["nats:"]
+    assert drawn(make(effects=True, effect_unit="g")).parts("note") == []
+
+
+@needs_node
+def test_an_open_ranking_is_said_more_quietly_than_a_failure() -> None:
+    why = make(completion=" Tokyo, and", stderr=True, stopped=["settled", "unsettled", "flat"])
+    view = drawn(why, target=1)
+    assert [choice.text() for choice in view.parts("choice")] == ["·Tokyo", ",≈", "·and⚠"]
+    assert [choice.text(heard=True) for choice in view.parts("choice")][1:] == [
+        ",ranking still open",
+        "·andhas a warning",
+    ]
+    assert view.parts("question")[0].text() == "The output: choose a token (≈ ranking still open)"
+    assert view.parts("caution")[0].text().startswith("≈ This output token has a ranking that was still open")
+    assert drawn(why, target=2).parts("caution")[0].text().startswith("⚠ This output token was made likelier")
+    assert drawn(why, target=0).parts("caution")[0].text() == ""
+
+
+@needs_node
+@pytest.mark.parametrize("name", ["no output", "no context", "zero", "hostile", "pieces"])
+def test_odd_explanations_are_drawn(name: str) -> None:
+    assert drawn(every_kind()[name]).text()

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from reagent.errors import FileError, InputError
+from reagent.explanation import Explanation
 from reagent.views.plots import save_png
-from views.samples import every_kind, make
+from views.samples import contested, every_kind, make
 
 pytest.importorskip("matplotlib")
 
@@ -53,6 +54,44 @@ def test_cells_that_do_not_exist_are_empty() -> None:
     assert cells is not None
     assert np.ma.getmaskarray(cells).sum() == 3 + 2 + 1
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["·Tokyo", ",", "·and", "·she"]
+
+
+def test_a_place_that_is_not_settled_has_a_sign_over_its_bar() -> None:
+    from matplotlib.figure import Figure
+
+    from reagent.views.plots import _fonts, _Plot
+
+    def signs(why: Explanation) -> tuple[list[float], bool]:
+        figure = Figure()
+        _Plot(why, *_fonts()).bars(figure, 0)
+        marked = [text.get_position()[0] for text in figure.axes[0].texts if text.get_text() == "≈"]
+        return sorted(marked), "≈ place not settled" in figure.get_supxlabel()
+
+    assert signs(contested()) == ([0, 1, 3, 4], True)
+    assert signs(make(effects=True)) == ([], False)
+
+
+def test_effects_are_drawn_with_their_errors() -> None:
+    from matplotlib.figure import Figure
+
+    from reagent.views.plots import _fonts, _Plot
+
+    figure = Figure()
+    _Plot(contested(), *_fonts()).bars(figure, 0)
+    [container] = figure.axes[1].containers
+    points, _, [whiskers] = container.lines  # type: ignore[attr-defined]
+    assert list(points.get_ydata()) == [5.5, 5.4, 3.0, 0.4, 0.3]
+    assert whiskers.get_segments()[2][:, 1] == pytest.approx([2.7, 3.3])
+
+
+def test_warnings_with_the_same_reason_are_one_line() -> None:
+    from matplotlib.figure import Figure
+
+    from reagent.views.plots import _fonts, _Plot
+
+    why, figure = make(completion=" Tokyo, and", stopped=["unsettled"] * 3), Figure()
+    _Plot(why, *_fonts()).heat_map(figure)
+    assert figure.get_supxlabel().count("Warning: 3 of 3 output tokens: ranking still open") == 1
 
 
 def test_long_labels_are_thinned_but_the_important_ones_stay() -> None:

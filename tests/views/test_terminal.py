@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 from io import BytesIO, StringIO, TextIOWrapper
 
 import pytest
@@ -8,7 +9,7 @@ from rich.console import Console
 from reagent.errors import InputError
 from reagent.explanation import Explanation, Token
 from reagent.views.terminal import show
-from views.samples import HOSTILE, byte_pieces, every_kind, make
+from views.samples import HOSTILE, byte_pieces, contested, every_kind, make
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -103,6 +104,60 @@ def test_warnings_are_shown_for_what_is_on_the_screen() -> None:
     assert "warning: ',' did not meet" in render(why, 1)
     assert "warning" not in render(why, 0)
     assert [line.split()[:3] for line in render(why).splitlines() if line.startswith(" !")] == [["!", "1", ","]]
+
+
+def test_warnings_with_the_same_reason_are_one_line() -> None:
+    why = make(completion=" Tokyo, and she loves", stopped=["unsettled", "flat", "unsettled", "settled", "unsettled"])
+    lines = [line for line in render(why, width=100).splitlines() if line.startswith("warning: ")]
+    assert lines == [
+        "warning: 3 of 5 output tokens: ranking still open; more probes may settle it",
+        "warning: ',' was made likelier by no token: its scores are uniform and say nothing",
+    ]
+    assert "' Tokyo' has a ranking that was still open" in render(why, 0)
+    assert re.findall(r"^ ([≈!]) (\d)", render(why), re.M) == [("≈", "0"), ("!", "1"), ("≈", "2"), ("≈", "4")]
+
+
+@pytest.mark.parametrize("reason", ["settled", "fixed", "condition", "single"])
+def test_what_ended_well_needs_no_words(reason: str) -> None:
+    assert "warning" not in render(make(completion=" Tokyo, and", stopped=[reason] * 3))
+
+
+def test_a_place_that_is_not_settled_has_a_sign_and_the_sign_a_legend() -> None:
+    text = render(contested())
+    assert re.findall(r"^ *(≈? *\d) +·?[a-e] ", text, re.M) == ["≈  1", "≈  2", "3", "≈  4", "≈  5"]
+    assert "≈ place not settled: overlaps a neighbour within its error (95 %)" in text
+    assert "≈" not in render(make(effects=True))  # no errors: nobody knows
+
+
+def test_where_all_places_are_settled_nothing_is_marked() -> None:
+    assert "≈" not in render(make("Hi", "!", stderr=True))
+
+
+def test_equal_scores_have_no_settled_order() -> None:
+    why = make("a b c", "!", stderr=True, stopped=["flat"])
+    why = replace(why, scores=((1 / 3,) * 3,), effects=((-0.2, -3.0, -9.0),))
+    assert why.settled() == (True, True, True)
+    assert re.findall(r"^ *(≈? *\d) +·?[a-c] ", render(why), re.M) == ["≈  1", "≈  2", "≈  3"]
+
+
+def test_the_overview_marks_places_too() -> None:
+    text = render(make(completion=" Tokyo, and", stderr=True))
+    assert re.findall(r"0\.\d\d.·Japan", text) == ["0.51 ·Japan", "0.50 ·Japan", "0.49 ·Japan"]
+    assert "0.02≈My" in text
+    assert text.count("≈ place not settled") == 1
+
+
+def test_the_unit_is_explained_once_beside_the_numbers() -> None:
+    note = "nats: without the token, the answer is e^effect times less likely"
+    assert render(contested()).count(note) == 1
+    assert note not in render(make())
+    assert note not in render(make(effects=True, effect_unit="g"))
+    assert note not in render(make(completion=" Tokyo, and", stderr=True))  # the overview shows no effects
+
+
+def test_large_effects_keep_the_decimals_of_their_errors() -> None:
+    why = replace(make("Hi", "!", stderr=True), effects=((12.344,),))
+    assert "+12.34 ± 0.06" in render(why)
 
 
 def test_pieces_of_a_character_are_told_apart_in_the_table() -> None:

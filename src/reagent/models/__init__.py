@@ -2,6 +2,7 @@
 
 protocol.py   the question, and what else a model may be able to do
 loading.py    a name, folder, file or pair of objects → a model
+hub.py        folders, the hub's cache and the hub, through `transformers`
 local.py      `transformers` causal LMs
 embedded.py   the model that comes with the package index, fetched on first use
 gguf.py       GGUF files as folders that `transformers` loads

@@ -1,10 +1,11 @@
 """From what a person writes to a model: `load_model`."""
 
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reagent.errors import FileError, InputError, ReagentError, UnknownNameError
-from reagent.models import embedded, gguf
+from reagent.errors import FileError, InputError, UnknownNameError
+from reagent.models import embedded, gguf, hub
 from reagent.models.protocol import Model
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ def load_model(
         return _from_folder(name, path, device, dtype, revision=revision)
     if path.exists():
         raise FileError(f"{name!r} is a file, but not a .gguf file: give a model folder, a .gguf file or a hub id")
-    if name.startswith((".", "/", "~", "\\")) or name.count("/") > 1:
-        raise FileError(f"there is no model folder {name!r}: give a folder, a .gguf file, a hub id or 'smollm2'")
+    if "/" not in name and not hub.at_hand(name, revision) and get_close_matches(name, embedded.MODELS):
+        raise UnknownNameError("model", name, embedded.MODELS, hint=", a folder, a .gguf file, or a hub id")
     return _from_folder(name, name, device, dtype, revision=revision)
 
 
@@ -83,44 +84,19 @@ def _from_folder(
     revision: str | None = None,
     backend: str = "transformers",
 ) -> "LocalModel":
-    """Weights come from safetensors, or from a pickle that torch reads with `weights_only`; code never does."""
     place, number_type = _device(device), _dtype(dtype)
-    with gguf.quiet_transformers():
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+    automatic: Any = "float32" if place.type == "cpu" else "auto"
+    network, tokenizer = hub.read(
+        "AutoModelForCausalLM",
+        str(where),
+        "causal language model",
+        dtype=number_type or automatic,
+        revision=revision if name == where else None,
+    )
+    from reagent.models.local import LocalModel
 
-        from reagent.models.local import LocalModel
-
-        on_hub = not isinstance(where, Path)
-        chosen = {"revision": revision} if on_hub and revision else {}
-        automatic: Any = "float32" if place.type == "cpu" else "auto"
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(where, trust_remote_code=False, **chosen)
-            load: Any = AutoModelForCausalLM.from_pretrained  # its declared result forgets `output_loading_info`
-            network, loaded = load(
-                where, trust_remote_code=False, dtype=number_type or automatic, output_loading_info=True, **chosen
-            )
-        except Exception as error:  # transformers raises anything from OSError to UnpicklingError
-            raise _cannot_load(name, error, on_hub) from error
-    if missing := sorted(loaded["missing_keys"]):  # transformers would fill them with random numbers
-        raise FileError(f"{name!r} lacks {len(missing)} of its weights, first {missing[0]!r}: get the model again")
     found = revision or getattr(network.config, "_commit_hash", None)
     return LocalModel(network.to(place), tokenizer, name=name, revision=found, backend=backend)
-
-
-def _cannot_load(name: str, error: Exception, on_hub: bool) -> ReagentError:
-    reason = " ".join(str(error).split()) or type(error).__name__
-    if on_hub:
-        return UnknownNameError(
-            "model",
-            name,
-            embedded.MODELS,
-            hint=f", a folder, a .gguf file, or a hub id (the hub said: {_short(reason)})",
-        )
-    return FileError(f"cannot load a causal language model from {name!r}: {_short(reason)}")
-
-
-def _short(text: str, limit: int = 200) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _device(name: str) -> "torch.device":

@@ -13,9 +13,10 @@ vocabulary.py        the explained model's tokens as text
 from typing import Any
 
 from reagent.errors import UnknownNameError
+from reagent.models.hub import at_hand
 from reagent.options import with_options
 from reagent.replacers.infill import InfillReplacer
-from reagent.replacers.masked_lm import MaskedLMReplacer, at_hand
+from reagent.replacers.masked_lm import MaskedLMReplacer
 from reagent.replacers.part_of_speech import PartOfSpeechReplacer
 from reagent.replacers.proposals import Proposals, Replacer
 from reagent.replacers.self_predictions import SelfReplacer

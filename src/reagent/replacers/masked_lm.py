@@ -25,10 +25,11 @@ from typing import Any
 
 import numpy as np
 
+from reagent.models.hub import revision_at_hand
 from reagent.models.protocol import Case, Model
 from reagent.models.tokens import Span
 from reagent.options import check_range
-from reagent.replacers.masked_network import Fill, at_hand, load, revision_at_hand
+from reagent.replacers.masked_network import Fill, load
 from reagent.replacers.proposals import Proposals, table
 from reagent.replacers.vocabulary import Vocabulary, is_sign
 
@@ -147,6 +148,3 @@ def _with_capitals_of(original: str, word: str) -> str:
     if len(original) > 1 and original.isupper():
         return word.upper()
     return word[:1].upper() + word[1:] if original[:1].isupper() else word
-
-
-__all__ = ["MINIMUM", "MaskedLMReplacer", "at_hand"]

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reagent.errors import FileError, InputError, ReagentError
+from reagent.errors import InputError
+from reagent.models.hub import read
 from reagent.models.protocol import Meter
 from reagent.models.tokens import Span, spellings
 from reagent.replacers.vocabulary import is_sign
@@ -19,9 +19,6 @@ FILLS = 200  # per position: many more than are wanted, since most of them do no
 TOKENS_AT_ONCE = 2048  # tokens per forward pass of a batch
 TEXTS_KEPT = 8
 CHARACTERS_PER_TOKEN = 16  # beyond the longest text that fits this does not look: bounds the work on long ones
-
-_WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
-_TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model", "spm.model")
 
 
 class Fill(NamedTuple):
@@ -155,80 +152,13 @@ def load(name: str, revision: str | None = None) -> MaskedLM:
 
 @lru_cache(2)
 def _load(name: str, revision: str | None) -> MaskedLM:
+    import torch
+
     if not name.strip():
         raise InputError("the masked language model's name is empty: give a folder or a hub id")
-    folder = Path(name).expanduser()
-    if not folder.is_dir() and (name.startswith((".", "/", "~", "\\")) or name.count("/") > 1):
-        raise FileError(f"there is no model folder {name!r}: give the folder or the hub id of a masked language model")
-    try:
-        network, tokenizer, missing = _read(name, folder, revision)
-    except Exception as error:  # transformers raises anything from OSError to UnpicklingError
-        raise _cannot_load(name, error, folder.is_dir()) from error
-    if missing:  # transformers would fill them with random numbers
-        raise FileError(
-            f"{name!r} lacks {len(missing)} of the weights of a masked language model, first {missing[0]!r}: "
-            "get the model again, or choose one that was trained to fill masks"
-        )
+    network, tokenizer = read(
+        "AutoModelForMaskedLM", name, "masked language model", dtype=torch.float32, revision=revision
+    )
     if tokenizer.mask_token_id is None:
         raise InputError(f"the tokenizer of {name!r} has no mask token: choose a masked language model, as RoBERTa")
-    return MaskedLM(network, tokenizer)
-
-
-def at_hand(name: str, revision: str | None = None) -> bool:
-    """Whether a masked LM can be loaded without the network: a folder, or a hub id in the local cache."""
-    folder = Path(name).expanduser()
-    needed = (("config.json",), _WEIGHTS, _TOKENIZERS)
-    if folder.is_dir():
-        return all(any((folder / file).is_file() for file in files) for files in needed)
-    return all(any(_in_hub_cache(name, file, revision) for file in files) for files in needed)
-
-
-def revision_at_hand(name: str) -> str | None:
-    """The commit of a hub id that is in the local cache."""
-    config = None if Path(name).expanduser().is_dir() else _in_hub_cache(name, "config.json")
-    return Path(config).parent.name if config else None
-
-
-def _in_hub_cache(name: str, file: str, revision: str | None = None) -> str | None:
-    from huggingface_hub import constants, try_to_load_from_cache
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        found = try_to_load_from_cache(name, file, cache_dir=constants.HF_HUB_CACHE, revision=revision)
-    except HFValidationError:  # not the shape of a hub id
-        return None
-    return found if isinstance(found, str) else None
-
-
-def _read(name: str, folder: Path, revision: str | None) -> tuple[Any, Any, list[str]]:
-    """Network, tokenizer and the names of missing weights. Weights are safetensors or a pickle read
-    with `weights_only`; code never comes with them."""
-    import torch
-    from huggingface_hub import model_info
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
-
-    from reagent.models.gguf import quiet_transformers
-
-    where: str | Path = folder if folder.is_dir() else name
-    local = at_hand(name, revision)
-    if not local and not folder.is_dir():
-        model_info(name, revision=revision, timeout=10)  # says at once that there is no network or no such model
-    options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": local}
-    if revision and not folder.is_dir():
-        options["revision"] = revision
-    with quiet_transformers():
-        tokenizer = AutoTokenizer.from_pretrained(where, **options)
-        load: Any = AutoModelForMaskedLM.from_pretrained  # its declared result forgets `output_loading_info`
-        network, found = load(where, dtype=torch.float32, output_loading_info=True, **options)
-    return network.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer, sorted(found["missing_keys"])
-
-
-def _cannot_load(name: str, error: Exception, is_folder: bool) -> ReagentError:
-    reason = " ".join(str(error).split()) or type(error).__name__
-    short = reason if len(reason) <= 200 else reason[:199] + "…"
-    if is_folder:
-        return FileError(f"cannot load a masked language model from {name!r}: {short}")
-    return InputError(
-        f"cannot load the masked language model {name!r}: it is not on this machine, and the hub said: {short}; "
-        "give the folder of a masked language model, or choose another replacer"
-    )
+    return MaskedLM(network.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer)

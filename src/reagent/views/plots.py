@@ -102,7 +102,9 @@ class _Plot:
     def _mark_open(self, axes: "Axes", target: int) -> bool:
         """Put a sign over the most important tokens whose place is not settled; whether there were any."""
         places = unsettled(self.explanation, target)
-        rows = [row for row in self.explanation.top(LISTED, target) if row.score > 0 and places and places[row.position]]
+        rows = [
+            row for row in self.explanation.top(LISTED, target) if row.score > 0 and places and places[row.position]
+        ]
         for row in rows:
             axes.text(row.position, row.score, OPEN, ha="center", va="bottom", color=QUIET, **self._style())
         return bool(rows)

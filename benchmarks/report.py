@@ -1,0 +1,175 @@
+"""docs/benchmarks.md and its plots, from the JSON that the other scripts printed.
+
+python benchmarks/report.py docs/benchmarks        # agreement.json, scoring.json, antecedents.json, inseq.json
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+NAMES = {"fast": "fast", "dealt": "dealt, centred g", "published": "published sum"}
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    read = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
+    pages = [INTRODUCTION]
+    if "agreement" in read:
+        plot(read["agreement"], folder / "agreement.png")
+        pages.append(agreement(read["agreement"]))
+    for name, write in (("antecedents", antecedents), ("scoring", scoring), ("inseq", inseq)):
+        if name in read:
+            pages.append(write(read[name]))
+    Path(folder.parent / "benchmarks.md").write_text("\n".join(pages), encoding="utf-8")
+
+
+INTRODUCTION = """# Benchmarks
+
+Written by `benchmarks/report.py` from what the other scripts in `benchmarks/` printed; all on two CPU cores with the
+embedded SmolLM2-135M (float32), prompts in `benchmarks/prompts.py`. Times drift with the machine: read ratios.
+"""
+
+
+def group(results: dict[str, Any], replacer: str, length: str | None = None) -> list[dict[str, Any]]:
+    chosen = [key for key in results if key.split()[0] == replacer and (length is None or key.split()[1] == length)]
+    return [results[key] for key in chosen]
+
+
+def average(entries: list[dict[str, Any]], method: str, count: str, key: str) -> float:
+    return float(
+        np.mean([entry[method][count][key] for entry in entries if method in entry and key in entry[method][count]])
+    )
+
+
+def agreement(results: dict[str, Any]) -> str:
+    lines = [
+        "## Agreement with a converged reference",
+        "",
+        "Pearson correlation of effects with a reference of 4,096 probes from other seeds, mean over prompts and two seeds;",
+        "`covered`: share of 95 % intervals that contain the reference; `two seeds`: correlation of two independent runs.",
+        "",
+        "![Agreement against probes](benchmarks/agreement.png)",
+        "",
+        "| replacer, prompts | tokens | probes | agreement | top 5 | covered | two seeds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for replacer in ("self", "infill", "pos", "random"):
+        for length in ("short", "medium", "long"):
+            entries = group(results, replacer, length)
+            if not entries:
+                continue
+            tokens = sorted(entry["tokens"] for entry in entries)
+            size = f"{tokens[0]}–{tokens[-1]}" if tokens[0] < tokens[-1] else f"{tokens[0]}"
+            for count in ("64", "96", "128", "256"):
+                cells = [average(entries, "fast", count, key) for key in ("pearson", "top5", "covered", "two_seeds")]
+                row = " | ".join(f"{cell:.2f}" if cell < 0.995 else f"{cell:.3f}" for cell in cells)
+                lines.append(f"| `{replacer}`, {len(entries)} {length} | {size} | {count} | {row} |")
+    both = [entry for entry in group(results, "self") if "published" in entry]
+    lines += [
+        "",
+        f"The published sum (30 % replaced, drawn independently) and the same response dealt and centred, on {len(both)} of the",
+        "prompts, each against 4,096 dealt probes of its own kind:",
+        "",
+        "| probes | published sum | dealt, centred | fast |",
+        "|---|---|---|---|",
+    ]
+    for count in ("64", "128", "256", "512"):
+        cells = [
+            f"{average(both, method, count, 'pearson'):.2f}" if count in both[0][method] else ""
+            for method in ("published", "dealt", "fast")
+        ]
+        lines.append(f"| {count} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def antecedents(found: dict[str, Any]) -> str:
+    return f"""## Is the cause found?
+
+A country in the first sentence, a distractor in parentheses, the capital as the answer
+(`benchmarks/antecedents.py`): {found["cases_explained"]} of {found["cases_kept"]} cases in which the model names the capital
+with and without the distractor. The country is among the three most important tokens:
+
+| preset | forward passes | share of cases |
+|---|---|---|
+| `fast` | {found["probes"]} | {found["fast_country_in_top_3"]:.0%} |
+| `paper` | {found["probes"]} | {found["paper_country_in_top_3"]:.0%} |
+"""
+
+
+def scoring(found: dict[str, Any]) -> str:
+    rows = "\n".join(
+        f"| {length} | {1000 * seconds:.0f} |"
+        for length, seconds in found["seconds_per_probe_by_prompt_length"].items()
+    )
+    times = found["seconds_96_probes"]
+    return f"""## What a probe costs
+
+`benchmarks/scoring.py`, {found["threads"]} threads:
+
+- A batch of probes that share nothing reaches {found["share_of_peak"]:.0%} of the matrix-multiply peak of the machine
+  ({found["probe_gflops"]:.0f} of {found["matmul_gflops"]:.0f} GFLOP/s).
+- Sharing the common beginning makes dealt probes {found["shared_prefix_times_faster"]:.2f} times faster.
+- 20 output tokens cost {found["twenty_targets_over_one"]:.2f} times one at equal probes
+  ({times["20"]:.1f} s against {times["1"]:.1f} s for 96 probes).
+- Peak memory of the process {found["peak_megabytes"]:.0f} MB, of which {found["model_megabytes"]:.0f} MB are weights.
+
+| prompt tokens | ms per probe |
+|---|---|
+{rows}
+"""
+
+
+def inseq(found: dict[str, Any]) -> str:
+    theirs, ours = found["inseq"], found["ours"]
+    seen = ", ".join(f"{r:.2f} after {k}" for k, r in theirs["agreement_after_steps"].items())
+    return f"""## Against Inseq
+
+Inseq {theirs["inseq"]}'s `reagent` in its own environment, the same model folder and machine, one run, our proposals handed
+to it (`benchmarks/inseq_comparison.py`). It ran {theirs["steps"]} steps of {theirs["chains"]} chains on one output token,
+at {theirs["seconds_per_step"]:.2f} s a step; agreement with its own converged answer: {seen} steps.
+
+**Extrapolated** by r = 1/√(1 + c/k) with the fitted c = {theirs["c"]:.0f}: an agreement of 0.9 takes
+{theirs["probes_wanted_extrapolated"]:.0f} probes, each with a stopping test, or
+{found["inseq_seconds_one_target_extrapolated"]:.0f} s for one output token and
+{found["inseq_seconds_20_targets_extrapolated"]:.0f} s for twenty.
+
+| | passes | seconds | Inseq takes |
+|---|---|---|---|
+| `fast`, 1 output token | {ours["fast, 1 targets"]["passes"]} | {ours["fast, 1 targets"]["seconds"]:.1f} | {found["times_faster_1_target"]:.0f} × |
+| `fast`, 20 output tokens | {ours["fast, 20 targets"]["passes"]} | {ours["fast, 20 targets"]["seconds"]:.1f} | {found["times_faster_20_targets"]:.0f} × |
+
+A step of our `paper` preset (a probe and a stopping test) takes {ours["paper, seconds per step"]:.2f} s.
+"""
+
+
+def plot(results: dict[str, Any], path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    for method, colour in (("fast", "#e07b00"), ("dealt", "#4c78a8"), ("published", "#777777")):
+        for i, entry in enumerate(entry for entry in group(results, "self") if method in entry):
+            counts = list(entry[method])
+            values = [entry[method][count]["pearson"] for count in counts]
+            axes.plot(
+                [int(c) for c in counts],
+                values,
+                color=colour,
+                marker=".",
+                alpha=0.8,
+                label=NAMES[method] if i == 0 else None,
+            )
+    axes.set_xscale("log", base=2)
+    axes.set_xlabel("probes")
+    axes.set_ylabel("agreement with 4,096 probes (Pearson)")
+    axes.set_ylim(0, 1.02)
+    axes.axhline(0.9, color="0.8", linewidth=0.8)
+    axes.legend(loc="lower right", frameon=False)
+    figure.savefig(path, dpi=130)
+
+
+if __name__ == "__main__":
+    main()

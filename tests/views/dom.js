@@ -1,0 +1,38 @@
+// As much of a document as view.js needs, to see what it draws without a browser.
+// Reads the view's data from standard input and prints the drawn tree, as Python's `drawn` expects it.
+const { readFileSync } = require("node:fs");
+
+class Node {
+  constructor(tag) {
+    Object.assign(this, { tag, className: "", children: [], attributes: {}, dataset: {} });
+    this.style = { setProperty() {} };
+    this.classList = { add: (name) => (this.className += " " + name), toggle() {} };
+  }
+  set textContent(text) { this.children = text ? [text] : []; }
+  get lastChild() { return this.children.at(-1); }
+  setAttribute(name, value) {
+    this.attributes[name] = String(value);
+    if (name === "data-position") this.dataset.position = value;
+  }
+  append(...nodes) { this.children.push(...nodes.filter((node) => node !== "")); }
+  appendChild(node) { this.children.push(node); return node; }
+  replaceChildren(...nodes) { this.children = []; this.append(...nodes); }
+  addEventListener() {}
+  matches(selector) {
+    if (selector.startsWith("[")) return selector.slice(1, -1) in this.attributes;
+    return this.className.split(" ").includes(selector.slice(1));
+  }
+  querySelectorAll(selector) {
+    const nodes = this.children.filter((child) => child instanceof Node);
+    return nodes.flatMap((node) => [...(node.matches(selector) ? [node] : []), ...node.querySelectorAll(selector)]);
+  }
+  querySelector(selector) { return this.querySelectorAll(selector)[0] || null; }
+  toJSON() { return { kind: this.className, children: this.children, attributes: this.attributes }; }
+}
+
+globalThis.document = { createElement: (tag) => new Node(tag) };
+const [data, target] = JSON.parse(readFileSync(0, "utf8"));
+const element = new Node("div");
+element.dataset.target = target;
+new Function(readFileSync(process.argv[2], "utf8") + "; return reagentView;")()(element, data);
+process.stdout.write(JSON.stringify(element));
