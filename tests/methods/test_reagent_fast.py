@@ -106,43 +106,10 @@ def test_nothing_that_helps_is_flagged_and_uniform() -> None:
     assert "says nothing" in why.warnings[0] or "say nothing" in why.warnings[0]
 
 
-def test_one_position_scores_one() -> None:
-    why = explain(both_needed({0: 1}), "w1", target=" w0", probes=8, replacer="random")
-    assert why.scores == ((1.0,),)
-
-
 def test_the_published_response_is_there_for_comparison() -> None:
     why = explain(additive(planted_costs()), PROMPT, target=" w0", replacer="random", probes=96, response="g")
     assert why.effect_unit == "g"
     assert why.top(1)[0].position == 3
-
-
-def test_the_same_seed_is_bit_equal_and_another_differs(tiny_model: LocalModel) -> None:
-    def effects(seed: int) -> object:
-        return explain(tiny_model, "The river runs through", max_new_tokens=2, seed=seed, probes=32).effects
-
-    assert effects(1) == effects(1)
-    assert effects(1) != effects(2)
-
-
-def test_another_chunk_size_gives_the_same_draws_and_scores(tiny_model: LocalModel) -> None:
-    cut = LocalModel(tiny_model.network, tiny_model.tokenizer, tokens_at_once=30)
-    a, b = (explain(m, "The river runs through the old town", max_new_tokens=3, probes=64) for m in (tiny_model, cut))
-    for row, other in zip(a.scores, b.scores, strict=True):
-        np.testing.assert_allclose(row, other, atol=1e-4)
-
-
-def test_protected_tokens_are_never_replaced_and_score_zero() -> None:
-    import tiny
-
-    model = LocalModel(tiny.network_of("opt"), tiny.tokenizer_of("opt"))
-    seen: list[Ids] = []
-    original = model.score
-    model.score = lambda sequences, *rest: (seen.append(sequences), original(sequences, *rest))[1]  # type: ignore[method-assign]
-    why = explain(model, "The river runs through", max_new_tokens=2, probes=24)
-    assert why.input[0].protected
-    assert [row[0] for row in why.scores] == [0, 0]
-    assert all((batch[:, 0] == why.input[0].ids[0]).all() for batch in seen)
 
 
 def test_progress_hands_out_explanations_that_get_surer() -> None:
