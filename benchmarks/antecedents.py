@@ -47,18 +47,24 @@ def main() -> None:
     model = reagent.load_model("smollm2")
     cases = kept(model)
     chosen = sorted(np.random.default_rng(0).permutation(len(cases))[: arguments.most])
-    steps = arguments.probes // 2 // 3  # a step takes two passes, and there are three runs
-    results: dict[str, list[bool]] = {"fast": [], "paper": []}
+    steps = -(-arguments.probes // 6)  # a step takes two passes, and there are three runs
+    presets: dict[str, dict[str, Any]] = {
+        "fast": {"probes": arguments.probes},
+        "paper": {"preset": "paper", "max_steps": steps},
+        "paper, all steps": {"preset": "paper", "max_steps": steps, "keep": 1, "top_k": 1},  # hardly ever stops early
+    }
+    results: dict[str, list[tuple[bool, int]]] = {name: [] for name in presets}
     for i in chosen:
         prompt, country, target = cases[i]
         # Only the first token of the capital is explained, as everywhere.
         first = model.case(prompt, target).output[0].text
-        fast = reagent.explain(model, prompt, target=first, probes=arguments.probes)
-        paper = reagent.explain(model, prompt, target=first, preset="paper", max_steps=steps)
-        results["fast"].append(found(fast, country))
-        results["paper"].append(found(paper, country))
-    summary: dict[str, Any] = {"cases_kept": len(cases), "cases_explained": len(chosen), "probes": arguments.probes}
-    summary |= {f"{name}_country_in_top_3": float(np.mean(hits)) for name, hits in results.items()}
+        for name, options in presets.items():
+            why = reagent.explain(model, prompt, target=first, **options)
+            results[name].append((found(why, country), why.cost.forward_passes))
+    summary: dict[str, Any] = {"cases_kept": len(cases), "cases_explained": len(chosen)}
+    for name, rows in results.items():
+        hits, passes = zip(*rows, strict=True)
+        summary[name] = {"country_in_top_3": float(np.mean(hits)), "mean_forward_passes": float(np.mean(passes))}
     print(json.dumps(summary, indent=1))
 
 

@@ -86,16 +86,21 @@ def agreement(results: dict[str, Any]) -> str:
 
 
 def antecedents(found: dict[str, Any]) -> str:
+    rows = "\n".join(
+        f"| {name} | {found[name]['mean_forward_passes']:.0f} | {found[name]['country_in_top_3']:.0%} |"
+        for name in ("fast", "paper", "paper, all steps")
+    )
     return f"""## Is the cause found?
 
 A country in the first sentence, a distractor in parentheses, the capital as the answer
 (`benchmarks/antecedents.py`): {found["cases_explained"]} of {found["cases_kept"]} cases in which the model names the capital
 with and without the distractor. The country is among the three most important tokens:
 
-| preset | forward passes | share of cases |
+| preset | forward passes, mean | share of cases |
 |---|---|---|
-| `fast` | {found["probes"]} | {found["fast_country_in_top_3"]:.0%} |
-| `paper` | {found["probes"]} | {found["paper_country_in_top_3"]:.0%} |
+{rows}
+
+("All steps": with a stopping test so hard that it hardly ever ends a run early.)
 """
 
 

@@ -136,3 +136,28 @@ def test_a_place_is_settled_when_both_neighbours_are_clearly_apart(why: Explanat
     clear = replace(why, stderr=((0.0, 0.1, 0.1), (0.0, 0.01, 0.01, 0.01)))
     assert clear.settled(1) == (True, True, True, True)
     assert replace(why, stderr=None).settled() is None
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"seed": float("inf")},
+        {"scores": [[0.0, 77.0, 0.25], [0.0, 0.1, 0.2, 0.7]]},
+        {"stderr": [[0.0, -1.0, 0.1], [0.0, 0.1, 0.1, 0.1]]},
+        {"output": [{"ids": [7], "text": " yes", "start": 0, "end": 4, "logprob": float("nan")}] * 2},
+        {"input": [{"ids": [7], "text": "no", "start": -4, "end": 4, "protected": False}] * 3},
+        {"input": "abc"},
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(why: Explanation, wrong: dict[str, object], tmp_path: Path) -> None:
+    path = tmp_path / "wrong.json"
+    path.write_text(json.dumps(why.to_dict() | wrong))
+    with pytest.raises(FileError, match="not a whole explanation"):
+        load(path)
+
+
+def test_a_number_too_long_to_read_is_one_clear_error(tmp_path: Path) -> None:
+    path = tmp_path / "long.json"
+    path.write_text('{"schema": ' + "9" * 5000 + "}")
+    with pytest.raises(FileError, match="is not JSON"):
+        load(path)

@@ -58,3 +58,23 @@ def test_every_unwritable_path_is_one_clear_error(tmp_path: Path) -> None:
 def test_checking_leaves_nothing_behind(tmp_path: Path) -> None:
     check_writable(tmp_path / "a.json")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_is_followed_and_stays_a_link(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "file")
+    write_whole(link, "x")
+    assert link.is_symlink()
+    assert (tmp_path / "file").read_text() == "x"
+
+
+def test_what_is_no_ordinary_file_is_left_alone(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", Path("/dev/null")):
+        with pytest.raises(FileError, match="no ordinary file"):
+            write_whole(path, "x")
+
+
+def test_a_name_that_no_system_takes(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="cannot write"):
+        check_writable(tmp_path / ("x" * 300))

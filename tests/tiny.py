@@ -7,6 +7,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
     AutoModelForCausalLM,
+    Gemma3TextConfig,
     GemmaConfig,
     GPT2Config,
     GPTJConfig,
@@ -40,6 +41,10 @@ FAMILIES: dict[str, Any] = {
     ),
     "llama": lambda v: LlamaConfig(vocab_size=v, num_key_value_heads=2, **_SMALL, **_ROOM),
     "gemma": lambda v: GemmaConfig(vocab_size=v, num_key_value_heads=1, head_dim=8, **_SMALL, **_ROOM),
+    # Windows of 6 tokens, shorter than the prompts: what slides must slide right.
+    "gemma3": lambda v: Gemma3TextConfig(
+        vocab_size=v, num_key_value_heads=1, head_dim=8, sliding_window=6, **_SMALL, **_ROOM
+    ),
     "qwen": lambda v: Qwen2Config(vocab_size=v, num_key_value_heads=2, **_SMALL, **_ROOM),
 }
 
@@ -74,8 +79,20 @@ def metaspace_tokenizer() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<bos>", eos_token="<eos>", unk_token="<unk>")
 
 
+@cache
+def dummy_space_tokenizer() -> PreTrainedTokenizerFast:
+    """As Llama 2's: a space before every text, written or not."""
+    core = Tokenizer(models.BPE(unk_token="<unk>"))
+    core.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    core.decoder = decoders.Metaspace(prepend_scheme="first")
+    core.train_from_iterator(
+        TEXT, trainers.BpeTrainer(vocab_size=400, special_tokens=["<unk>", "<s>", "\n"], show_progress=False)
+    )
+    return PreTrainedTokenizerFast(tokenizer_object=core, unk_token="<unk>", bos_token="<s>")
+
+
 def tokenizer_of(family: str) -> PreTrainedTokenizerFast:
-    return metaspace_tokenizer() if family == "gemma" else byte_level_tokenizer(bos=family == "opt")
+    return metaspace_tokenizer() if family.startswith("gemma") else byte_level_tokenizer(bos=family == "opt")
 
 
 @cache

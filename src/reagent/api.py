@@ -43,7 +43,7 @@ def explain(
     # Everything that can be wrong with the words is found before anything is loaded or computed.
     attributor, method_info = make_method(method, preset, **options)
     substitute = make_replacer(replacer, **(replacer_options or {}))
-    _check(prompt, target, max_new_tokens, seed)
+    check_words(prompt, target, max_new_tokens, seed)
     known = model if hasattr(model, "score") and hasattr(model, "case") else load_model(model)
     case = known.case(prompt, target, max_new_tokens)
 
@@ -52,7 +52,9 @@ def explain(
     case = case.with_logprobs(known)
     before_proposals = known.meter.forward_passes
     proposals = substitute.propose(known, case, proposing)
-    proposal_passes = known.meter.forward_passes - before_proposals
+    proposal_passes = known.meter.forward_passes - before_proposals + proposals.foreign_passes
+    if not proposals.replaceable[: len(case.input)].any():
+        raise InputError("there is nothing to replace: the replacer has no proposal for any token of the prompt")
 
     def explanation(found: Attribution) -> Explanation:
         return Explanation(
@@ -84,7 +86,8 @@ def explain(
     return explanation(attributor.attribute(known, case, proposals, attributing, report))
 
 
-def _check(prompt: str, target: str | None, max_new_tokens: int, seed: int) -> None:
+def check_words(prompt: str, target: str | None, max_new_tokens: int, seed: int) -> None:
+    """What can be wrong with them, before a model is loaded."""
     if not prompt.strip():
         raise InputError("the prompt is empty: give some text to explain")
     if target == "":

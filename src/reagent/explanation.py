@@ -56,12 +56,12 @@ class Token:
 class Cost:
     """What an explanation took, without loading the model and without generating the completion."""
 
-    forward_passes: int
+    forward_passes: int  # of the explained model, one per sequence
     tokens: int
     seconds: float
     probes: int
     stopping_tests: int
-    proposals: int
+    proposals: int  # passes for the proposals: of the explained model, or of the masked LM that made them
     steps: tuple[int, ...]  # per target, over all runs
     stopped: tuple[str, ...]  # per target, one of STOPPED
     runs: tuple[tuple[int, ...], ...] = ()  # per target, the steps of each run
@@ -101,6 +101,15 @@ class Explanation:
     def __post_init__(self) -> None:
         for name in ("scores", "effects", "stderr"):
             _check_rows(name, getattr(self, name), len(self.input), len(self.output))
+        if any(not 0 <= value <= 1 + 1e-6 for row in self.scores for value in row):
+            raise InputError("scores must lie between 0 and 1")
+        if any(value < 0 for row in self.stderr or () for value in row):
+            raise InputError("stderr must not be negative")
+        if any(not 0 <= token.start <= token.end for token in self.input + self.output):
+            raise InputError("tokens must begin at 0 or later and not end before they begin")
+        logprobs = (token.logprob for token in self.output if token.logprob is not None)
+        if not all(map(math.isfinite, (*logprobs, self.cost.seconds))):
+            raise InputError("log-probabilities and seconds must be finite numbers")
         if len(self.cost.steps) != len(self.output) or len(self.cost.stopped) != len(self.output):
             raise InputError("cost.steps and cost.stopped must have one entry for each output token")
 
@@ -200,7 +209,7 @@ class Explanation:
                 scores=_rows(data["scores"]),
                 effects=None if data["effects"] is None else _rows(data["effects"]),
                 stderr=None if data["stderr"] is None else _rows(data["stderr"]),
-                effect_unit=data["effect_unit"],
+                effect_unit=None if data["effect_unit"] is None else str(data["effect_unit"]),
                 model=dict(data["model"]),
                 method=dict(data["method"]),
                 replacer=None if data["replacer"] is None else dict(data["replacer"]),
@@ -212,7 +221,7 @@ class Explanation:
             )
         except KeyError as error:
             raise FileError(f"not a whole explanation: {error.args[0]!r} is missing") from error
-        except (TypeError, ValueError, AttributeError, InputError) as error:
+        except (TypeError, ValueError, AttributeError, ArithmeticError, InputError) as error:
             raise FileError(f"not a whole explanation: {error}") from error
 
     # --- looking (the views are reached lazily: this file knows none of them) ---
@@ -254,7 +263,7 @@ def load(path: str | Path) -> Explanation:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise FileError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise FileError(f"{str(path)!r} is not JSON ({error}); give a file written by --json") from error
     try:
         return Explanation.from_dict(data)

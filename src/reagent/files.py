@@ -9,7 +9,7 @@ from reagent.errors import FileError
 
 def write_whole(path: str | Path, content: str | bytes) -> Path:
     """Write to a temporary file beside `path`, then rename: a reader never sees half a file."""
-    path = Path(path)
+    path = Path(path).resolve()  # through a link, the file that it points to is written
     data = content.encode("utf-8") if isinstance(content, str) else content
     handle, temporary = _temporary_beside(path)
     try:
@@ -27,19 +27,21 @@ def write_whole(path: str | Path, content: str | bytes) -> Path:
 
 def check_writable(path: str | Path) -> None:
     """Fail now, before any work, if `write_whole(path)` would fail later."""
-    handle, temporary = _temporary_beside(Path(path))
+    handle, temporary = _temporary_beside(Path(path).resolve())
     os.close(handle)
     os.unlink(temporary)
 
 
 def _temporary_beside(path: Path) -> tuple[int, str]:
-    if path.is_dir():
-        raise FileError(f"cannot write {str(path)!r}: it is a folder; give a file name")
-    if not path.parent.is_dir():
-        raise FileError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}; create it first")
-    if path.exists() and not os.access(path, os.W_OK):
-        raise FileError(f"cannot write {str(path)!r}: it is write-protected; choose another path")
     try:
+        if path.is_dir():
+            raise FileError(f"cannot write {str(path)!r}: it is a folder; give a file name")
+        if not path.parent.is_dir():
+            raise FileError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}; create it first")
+        if path.exists() and not path.is_file():
+            raise FileError(f"cannot write {str(path)!r}: it is no ordinary file; choose another path")
+        if path.exists() and not os.access(path, os.W_OK):
+            raise FileError(f"cannot write {str(path)!r}: it is write-protected; choose another path")
         return tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     except OSError as error:
         raise _cannot_write(path, error) from error

@@ -19,6 +19,12 @@ def with_options(base: T, given: Mapping[str, Any], owner: str) -> T:
     return replace(base, **given)  # type: ignore[type-var]
 
 
+def check_whole(owner: str, name: str, value: int, low: int, high: int = 10**6) -> None:
+    """One clear line for what is not a whole number in its range."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InputError(f"{name} of {owner} must be a whole number from {low} to {high}, got {value!r}")
+
+
 def check_range(owner: str, name: str, value: float, low: float, high: float = float("inf")) -> None:
     """One clear line for a number outside its range."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:

@@ -132,6 +132,9 @@ def test_every_option_reaches_the_method(explain) -> None:
         ([PROMPT, "--html", "/proc/a.html"], "cannot write '/proc/a.html'"),
         ([PROMPT, "--png", "/"], "it is a folder"),
         ([PROMPT, "--token", "10"], "there will be no output token 10"),
+        ([PROMPT, "--revision", "main"], "only hub models have revisions"),
+        ([PROMPT, "--json", "x" * 300], "cannot write"),
+        ([PROMPT, "--runs", "0"], "runs of preset 'paper' must be a whole number from 1 to 1000000, got 0"),
         ([PROMPT, "--no-such-option"], "--no-such-option"),
         (["river " * 300], "reads at most 128: shorten them"),
     ],
@@ -144,6 +147,54 @@ def test_bad_input_is_one_line_and_exit_code_2(explain, words: list[str], messag
     assert answer.err.startswith("error: ")
     assert answer.err.count("\n") == 1
     assert message in answer.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [""],
+        [PROMPT, "--seed", "-1"],
+        [PROMPT, "--target", ""],
+        [PROMPT, "--max-new-tokens", "0"],
+        [PROMPT, "--token", "-9"],
+    ],
+)
+def test_wrong_words_are_found_before_a_model_is_loaded(run, monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    monkeypatch.setattr("reagent.models.load_model", lambda *_, **__: pytest.fail("a model was loaded"))
+    assert run("explain", *words).code == 2
+
+
+def test_two_outputs_to_one_file_are_refused(explain, tmp_path: Path) -> None:
+    answer = explain(PROMPT, *FAST, "--json", tmp_path / "a", "--html", tmp_path / "a")
+    assert answer.code == 2
+    assert "name the same file" in answer.err
+
+
+def test_no_words_at_all_show_the_help(run) -> None:
+    answer = run()
+    assert answer.code == 0
+    assert "explain" in answer.out
+    assert answer.err == ""
+
+
+def test_standard_input_that_is_not_text(tiny_folder: Path) -> None:
+    words = [sys.executable, "-m", "reagent", "explain", "-", "--model", str(tiny_folder)]
+    strict = os.environ | {"PYTHONIOENCODING": "utf-8:strict"}
+    answer = subprocess.run(words, input=b"\xff\xfe", capture_output=True, env=strict, check=False)
+    assert answer.returncode == 2
+    assert answer.stderr.startswith(b"error: standard input is not text")
+
+
+def test_a_prompt_with_nothing_to_replace(explain) -> None:
+    answer = explain("a", "--target", "x", "--replacer", "random", "--candidates", "1", "--seed", "424")
+    assert answer.code == 2
+    assert "there is nothing to replace" in answer.err
+
+
+def test_a_masked_lm_means_the_replacer_roberta(explain) -> None:
+    answer = explain(PROMPT, *FAST, "--masked-lm", "./no-such-folder")
+    assert answer.code == 2
+    assert "there is no model folder './no-such-folder'" in answer.err
 
 
 def test_an_unknown_model_is_exit_code_2(run) -> None:

@@ -156,7 +156,7 @@ def test_named_settings_of_the_paper() -> None:
         ({"ratio": float("nan")}, "ratio of preset 'paper' must be between"),
         ({"keep": 2.5}, "keep of preset 'paper' must be a share below 1 or a whole number"),
         ({"keep": -1}, "keep of preset 'paper' must be"),
-        ({"top_k": 0}, "top_k of preset 'paper' must be at least 1, got 0"),
+        ({"top_k": 0}, "top_k of preset 'paper' must be a whole number from 1 to 1000000, got 0"),
         ({"max_steps": 0}, "max_steps"),
         ({"step": 3}, "preset 'paper' of method 'reagent' has no option 'step'. It has: ratio"),
     ],

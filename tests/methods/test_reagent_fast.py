@@ -159,7 +159,7 @@ def test_settled_means_clear_of_the_rest_or_not_worth_settling() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"probes": 0}, "probes of preset 'fast' must be at least 1, got 0"),
+        ({"probes": 0}, "probes of preset 'fast' must be a whole number from 1 to 1000000, got 0"),
         ({"ratio": 2}, "ratio of preset 'fast'"),
         ({"response": "p"}, "unknown response 'p'"),
         ({"runs": 3}, "preset 'fast' of method 'reagent' has no option 'runs'"),

@@ -125,3 +125,9 @@ def test_an_empty_folder_and_a_wrong_file_are_told_apart(tmp_path: Path) -> None
     (tmp_path / "notes.txt").touch()
     with pytest.raises(FileError, match=r"is a file, but not a \.gguf file"):
         load_model(tmp_path / "notes.txt")
+
+
+def test_a_revision_of_what_has_none_is_an_error(tiny_folder: Path) -> None:
+    for name in (tiny_folder, "smollm2", "some.gguf" if Path("some.gguf").exists() else "./some.gguf"):
+        with pytest.raises(InputError, match="only hub models have revisions"):
+            load_model(name, revision="main")

@@ -1,8 +1,11 @@
 """The scoring seam, on tiny real models of six families."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, MambaConfig, PreTrainedTokenizer
 
 import tiny
 from reagent.errors import InputError
@@ -135,8 +138,8 @@ def test_tokens_cover_the_text_and_know_where_they_stand(family: str, text: str)
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_the_start_token_is_there_where_the_tokenizer_says_so_and_protected(family: str) -> None:
     tokens = local(family).case(PROMPT, target=" Tokyo").input
-    assert [t.protected for t in tokens] == [family in ("opt", "gemma")] + [False] * (len(tokens) - 1)
-    if family in ("opt", "gemma"):
+    assert [t.protected for t in tokens] == [family in ("opt", "gemma", "gemma3")] + [False] * (len(tokens) - 1)
+    if family in ("opt", "gemma", "gemma3"):
         assert tokens[0].text in ("<s>", "<bos>")
         assert (tokens[0].start, tokens[0].end) == (0, 0)
 
@@ -221,3 +224,118 @@ def test_half_precision_scores_are_close(dtype: torch.dtype) -> None:
     assert half.info["dtype"] == str(dtype).removeprefix("torch.")
     batch = some_batch(full)
     np.testing.assert_allclose(half.score(*batch).logprob, full.score(*batch).logprob, atol=0.5)
+
+
+def test_a_target_that_goes_on_with_a_word_gets_no_space_of_its_own() -> None:
+    tokenizer = tiny.dummy_space_tokenizer()
+    network = AutoModelForCausalLM.from_config(tiny.FAMILIES["llama"](len(tokenizer)))
+    case = LocalModel(network, tokenizer).case("My aunt moved to Jap", target="an to teach")
+    pieces = tokenizer.convert_ids_to_tokens([t.ids[0] for t in case.output])
+    assert "".join(pieces) == "an▁to▁teach"
+    assert "".join(t.text for t in case.output) == "an to teach"
+
+
+class LetterTokenizer(PreTrainedTokenizer):
+    """A slow tokenizer, in plain Python: letters, and a start token."""
+
+    def __init__(self) -> None:
+        self.letters = ["<s>", *"abcdefghijklmnopqrstuvwxyz "]
+        super().__init__(bos_token="<s>")
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.letters)
+
+    def get_vocab(self) -> dict[str, int]:
+        return {letter: i for i, letter in enumerate(self.letters)}
+
+    def _tokenize(self, text: str, **_: object) -> list[str]:
+        return list(text)
+
+    def _convert_token_to_id(self, token: str) -> int:
+        return self.letters.index(token)
+
+    def _convert_id_to_token(self, index: int) -> str:
+        return self.letters[index]
+
+    def convert_tokens_to_string(self, tokens: list[str]) -> str:
+        return "".join(tokens)
+
+    def build_inputs_with_special_tokens(self, ids: list[int], more: list[int] | None = None) -> list[int]:
+        return [0, *ids, *(more or [])]
+
+
+def test_a_slow_tokenizer_knows_where_its_tokens_stand() -> None:
+    tokenizer = LetterTokenizer()
+    assert not tokenizer.is_fast
+    model = LocalModel(AutoModelForCausalLM.from_config(tiny.FAMILIES["gpt2"](len(tokenizer.letters))), tokenizer)
+    case = model.case("hello wo", target="rld")
+    spoken = [t for t in case.input if not t.protected]
+    assert [t.text for t in spoken] == list("hello wo")
+    assert [(t.start, t.end) for t in spoken] == [(i, i + 1) for i in range(8)]
+    assert [t.text for t in case.output] == list("rld")
+
+
+def test_a_caller_may_use_its_array_again() -> None:
+    model, fresh = local("gpt2"), local("gpt2")
+    sequences, positions, targets = some_batch(model)
+    sequences[:, 6:8] = np.arange(len(sequences))[:, None] + 20  # a prefix worth sharing
+    model.score(sequences, positions, targets)
+    sequences[:, 0] = 77
+    again = model.score(sequences, positions, targets)
+    np.testing.assert_allclose(again.logprob, fresh.score(sequences, positions, targets).logprob, atol=1e-4)
+
+
+def test_an_interrupted_call_leaves_a_model_that_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, fresh = local("llama"), local("llama")
+    sequences, positions, targets = some_batch(model)
+    sequences[:, :6] = sequences[0, :6]
+    expected = fresh.score(sequences, positions, targets)
+    layer = model.network.model.layers[1]
+    original, calls = layer.forward, []
+
+    def stop(*arguments: object, **more: object) -> object:
+        calls.append(1)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return original(*arguments, **more)
+
+    monkeypatch.setattr(layer, "forward", stop)
+    with pytest.raises(KeyboardInterrupt):
+        model.score(sequences, positions, targets)
+    np.testing.assert_allclose(model.score(sequences, positions, targets).logprob, expected.logprob, atol=1e-4)
+
+
+def test_several_threads_may_ask_one_model() -> None:
+    model, fresh = local("llama"), local("llama")
+    batches = []
+    for seed in range(6):
+        sequences, positions, targets = some_batch(model)
+        sequences[:, 0] = 30 + seed
+        batches.append((sequences, positions, targets))
+    expected = [fresh.score(*batch).logprob for batch in batches]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda i: model.score(*batches[i % 6]).logprob, range(48)))
+    for i, logprob in enumerate(found):
+        np.testing.assert_allclose(logprob, expected[i % 6], atol=1e-4)
+
+
+def test_a_model_that_keeps_no_keys_and_values_is_scored_all_the_same() -> None:
+    tokenizer = tiny.byte_level_tokenizer()
+    torch.manual_seed(0)
+    config = MambaConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, state_size=4)
+    model = LocalModel(AutoModelForCausalLM.from_config(config), tokenizer)
+    case = model.case(PROMPT, max_new_tokens=3)
+    sequences = np.repeat(case.ids[None], 4, axis=0)
+    sequences[1:, 6] = [30, 40, 50]
+    scored = model.score(sequences, case.positions, case.targets)
+    with torch.no_grad():
+        logits = model.network(torch.tensor(sequences[:, : case.positions[-1]])).logits[:, case.positions - 1]
+    own = logits.log_softmax(-1)[:, np.arange(3), case.targets]
+    np.testing.assert_allclose(scored.logprob, own, atol=1e-4)
+
+
+def test_a_wrapped_model_keeps_its_weights_trainable() -> None:
+    network = AutoModelForCausalLM.from_config(tiny.FAMILIES["gpt2"](len(tiny.byte_level_tokenizer())))
+    LocalModel(network, tiny.byte_level_tokenizer()).case(PROMPT, max_new_tokens=1)
+    assert all(parameter.requires_grad for parameter in network.parameters())

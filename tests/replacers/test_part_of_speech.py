@@ -179,3 +179,20 @@ def test_options_and_capabilities_are_checked() -> None:
     model = Mute()
     with pytest.raises(CapabilityError, match="replacer 'pos' needs a model that spells its tokens"):
         make_replacer("pos").propose(model, model.case("a b", "b"), np.random.default_rng(0))
+
+
+def test_a_file_in_the_working_folder_is_not_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import gzip
+    import pickle
+
+    from reagent.replacers import part_of_speech
+
+    class Trap:
+        def __reduce__(self) -> tuple[object, ...]:
+            return Path.touch, (tmp_path / "pwned",)
+
+    (tmp_path / "morphmodel_en.pgz").write_bytes(gzip.compress(pickle.dumps(Trap())))
+    monkeypatch.chdir(tmp_path)
+    part_of_speech._tagger.cache_clear()
+    assert part_of_speech._tagger() is not None
+    assert not (tmp_path / "pwned").exists()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit: 0 done, 1 failed, 2 bad usage or bad input, 130 interrupted."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     end = words.index("--") if "--" in words else len(words)
     debug = "--debug" in words[:end]
     words = [word for i, word in enumerate(words) if i >= end or word != "--debug"]

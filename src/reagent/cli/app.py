@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="reagent",
     help="Which parts of my prompt made this language model say that?",
-    no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -84,6 +83,9 @@ def explain(
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same explanation.")] = 0,
     probes: Annotated[int | None, typer.Option(metavar="N", help="fast: exactly N probes, no early stop.")] = None,
+    response: Annotated[
+        str | None, typer.Option(help="fast: what is measured, logprob or g (the published response).")
+    ] = None,
     max_steps: Annotated[int | None, typer.Option(metavar="N", help="paper: steps after which a run ends.")] = None,
     runs: Annotated[int | None, typer.Option(metavar="N", help="paper: independent runs to average.")] = None,
     ratio: Annotated[
@@ -109,6 +111,7 @@ def explain(
 
     Example: reagent explain "My aunt moved to Japan. She rents a flat in the capital," --max-new-tokens 1
     """
+    from reagent.api import check_words
     from reagent.api import explain as explain_prompt
     from reagent.cli.progress import progress_bar, waiting
     from reagent.methods import make_method
@@ -118,12 +121,24 @@ def explain(
     if target is not None and max_new_tokens is not None:
         raise InputError("give --target or --max-new-tokens, not both: a target is explained whole")
     new_tokens = 10 if max_new_tokens is None else max_new_tokens
-    if token is not None and target is None and token >= new_tokens:
-        raise InputError(f"there will be no output token {token}: tokens are numbered from 0 to {new_tokens - 1}")
+    check_words(text, target, new_tokens, seed)
+    if token is not None and (token < 0 or (target is None and token >= new_tokens)):
+        raise InputError(f"there will be no output token {token}: they are numbered from 0, in the order of the text")
     kept = int(keep) if keep is not None and keep >= 1 and keep == int(keep) else keep
-    options = _given(probes=probes, max_steps=max_steps, runs=runs, ratio=ratio, keep=kept, top_k=top_k, ahead=ahead)
+    options = _given(
+        probes=probes,
+        response=response,
+        max_steps=max_steps,
+        runs=runs,
+        ratio=ratio,
+        keep=kept,
+        top_k=top_k,
+        ahead=ahead,
+    )
     # What is wrong with the words is said before a model is loaded.
     make_method(method, preset, **options)
+    if masked_lm is not None and replacer == "auto":
+        replacer = "roberta"
     replacing = _given(candidates=candidates, model=masked_lm, weighted=weighted)
     make_replacer(replacer, **replacing)
     _check_outputs(json, html, png)
@@ -203,13 +218,18 @@ def _prompt(prompt: str | None, file: Path | None) -> str:
         raise InputError("give one prompt: as an argument, as - for standard input, or with --file F")
     if file is not None:
         try:
-            return _one_line_end_less(file.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
+            return _without_line_end(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
             raise FileError(f"cannot read the prompt from {str(file)!r}: {error}") from error
-    return _one_line_end_less(sys.stdin.read()) if prompt == "-" else str(prompt)
+    if prompt != "-":
+        return str(prompt)
+    try:
+        return _without_line_end(sys.stdin.read())
+    except UnicodeDecodeError as error:
+        raise InputError(f"standard input is not text: {error}") from error
 
 
-def _one_line_end_less(text: str) -> str:
+def _without_line_end(text: str) -> str:
     """Editors and `echo` end a file with a line end that nobody means as part of the prompt."""
     return text.removesuffix("\n").removesuffix("\r")
 
@@ -222,9 +242,11 @@ def _check_outputs(json: str | None, html: Path | None, png: Path | None) -> Non
     from reagent.files import check_writable
     from reagent.views.plots import require_matplotlib
 
-    for path in (None if json == "-" else json, html, png):
-        if path is not None:
-            check_writable(path)
+    paths = [Path(path) for path in (None if json == "-" else json, html, png) if path is not None]
+    if len({path.absolute() for path in paths}) < len(paths):
+        raise InputError("two of --json, --html and --png name the same file: give each its own")
+    for path in paths:
+        check_writable(path)
     if png is not None:
         require_matplotlib()
 

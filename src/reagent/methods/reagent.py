@@ -15,7 +15,7 @@ import numpy as np
 from reagent.errors import InputError
 from reagent.methods.protocol import Attribution, Progress, Report, silent
 from reagent.models.protocol import Case, Floats, Ids, Mask, Model, TargetScores
-from reagent.options import check_range
+from reagent.options import check_range, check_whole
 from reagent.replacers.proposals import Proposals
 
 LARGEST_DROP = 1 - 1e-6  # the logit of Eq. 6 is infinite at 1
@@ -39,7 +39,7 @@ class Published:
         if self.keep >= 1 and self.keep != int(self.keep):
             raise InputError(f"keep of {owner} must be a share below 1 or a whole number of tokens, got {self.keep!r}")
         for name in ("top_k", "runs", "max_steps", "ahead"):
-            check_range(owner, name, getattr(self, name), 1)
+            check_whole(owner, name, getattr(self, name), 1)
 
     @property
     def info(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from reagent.methods.effects import Design, Effects, estimate
 from reagent.methods.protocol import Attribution, Progress, Report, silent
 from reagent.methods.reagent import gain
 from reagent.models.protocol import Case, Floats, Ids, Mask, Model
-from reagent.options import check_range
+from reagent.options import check_range, check_whole
 from reagent.replacers.proposals import Proposals
 
 FIRST_LOOK = 64  # probes before the ranking is looked at, and between two looks
@@ -48,7 +48,7 @@ class Fast:
         check_range(owner, "ratio", self.ratio, 1e-9, 1)
         for name in ("probes", "max_probes", "top"):
             if getattr(self, name) is not None:
-                check_range(owner, name, getattr(self, name), 1)
+                check_whole(owner, name, getattr(self, name), 1)
         if self.response not in RESPONSES:
             raise UnknownNameError("response", self.response, RESPONSES)
 

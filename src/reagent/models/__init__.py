@@ -3,6 +3,9 @@
 protocol.py   the question, and what else a model may be able to do
 loading.py    a name, folder, file or pair of objects → a model
 hub.py        folders, the hub's cache and the hub, through `transformers`
+prefix.py     what many sequences have in common, read once
+tokens.py     where tokens stand in the text
+cache.py      the cache folder
 local.py      `transformers` causal LMs
 embedded.py   the model that comes with the package index, fetched on first use
 gguf.py       GGUF files as folders that `transformers` loads

@@ -3,13 +3,22 @@
 Weights are safetensors, or a pickle that torch reads with `weights_only`; code never comes with them.
 """
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from reagent.errors import FileError, InputError
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
-_TOKENIZERS = ("tokenizer.json", "vocab.json", "vocab.txt", "sentencepiece.bpe.model", "spiece.model", "spm.model")
+_TOKENIZERS = (
+    "tokenizer.json",
+    "vocab.json",
+    "vocab.txt",
+    "sentencepiece.bpe.model",
+    "spiece.model",
+    "spm.model",
+    "tokenizer.model",
+)
 
 
 def is_path(name: str) -> bool:
@@ -65,18 +74,25 @@ def _read(kind: str, name: str, folder: Path, dtype: Any, revision: str | None) 
 
     from reagent.models.gguf import quiet_transformers
 
-    where: str | Path = folder if folder.is_dir() else name
-    local = at_hand(name, revision)
-    if not local and not folder.is_dir():
-        model_info(name, revision=revision, timeout=10)  # says at once that there is no network or no such model
-    options: dict[str, Any] = {"trust_remote_code": False, "local_files_only": local}
-    if revision and not folder.is_dir():
-        options["revision"] = revision
-    with quiet_transformers():
-        tokenizer = transformers.AutoTokenizer.from_pretrained(where, **options)
-        load = getattr(transformers, kind).from_pretrained
-        network, found = load(where, dtype=dtype, output_loading_info=True, **options)
-    return network, tokenizer, sorted(found["missing_keys"])
+    def load(where: str | Path, local: bool) -> tuple[Any, Any, list[str]]:
+        options: dict[str, Any] = {
+            "trust_remote_code": False,
+            "local_files_only": local,
+            "revision": revision or "main",
+        }
+        with quiet_transformers():
+            tokenizer = transformers.AutoTokenizer.from_pretrained(where, **options)
+            automatic = getattr(transformers, kind)
+            network, info = automatic.from_pretrained(where, dtype=dtype, output_loading_info=True, **options)
+        return network, tokenizer, sorted(info["missing_keys"])
+
+    if folder.is_dir():
+        return load(folder, True)
+    if at_hand(name, revision):
+        with suppress(OSError):  # a download that was interrupted goes on below
+            return load(name, True)
+    model_info(name, revision=revision, timeout=10)  # says at once that there is no network or no such model
+    return load(name, False)
 
 
 def _in_hub_cache(name: str, file: str, revision: str | None = None) -> str | None:

@@ -30,16 +30,20 @@ def load_model(
     name = str(source)
     if not name.strip():
         raise InputError("the model's name is empty: give a folder, a .gguf file, a hub id or 'smollm2'")
+    if revision is not None and (name in embedded.MODELS or hub.is_path(name) or Path(name).exists()):
+        raise InputError(f"only hub models have revisions, and {name!r} is none: leave the revision out")
     if name.startswith(("http://", "https://")):
         raise InputError(f"{name!r}: this version explains local models only; give a hub id, a folder or a .gguf file")
     if name in embedded.MODELS:
-        folder, backend = embedded.fetch(name), "transformers (gguf)"
-        return _from_folder(name, folder, device, dtype, revision=embedded.revision(name), backend=backend)
+        folder = embedded.fetch(name)
+        return _from_folder(name, folder, device, dtype, backend="transformers (gguf)", found=embedded.revision(name))
     path = Path(name).expanduser()
+    if len(name) > 1000:
+        raise InputError("the model's name is too long to be one: give a folder, a .gguf file, a hub id or 'smollm2'")
     if path.suffix.lower() == ".gguf":
         return _from_gguf(path, device, dtype)
     if path.is_dir():
-        return _from_folder(name, path, device, dtype, revision=revision)
+        return _from_folder(name, path, device, dtype)
     if path.exists():
         raise FileError(f"{name!r} is a file, but not a .gguf file: give a model folder, a .gguf file or a hub id")
     if "/" not in name and not hub.at_hand(name, revision) and get_close_matches(name, embedded.MODELS):
@@ -83,7 +87,9 @@ def _from_folder(
     *,
     revision: str | None = None,
     backend: str = "transformers",
+    found: str | None = None,
 ) -> "LocalModel":
+    """`revision` is what to ask the hub for, `found` what the record says where the hub has no word in it."""
     place, number_type = _device(device), _dtype(dtype)
     automatic: Any = "float32" if place.type == "cpu" else "auto"
     network, tokenizer = hub.read(
@@ -91,12 +97,12 @@ def _from_folder(
         str(where),
         "causal language model",
         dtype=number_type or automatic,
-        revision=revision if name == where else None,
+        revision=revision,
     )
     from reagent.models.local import LocalModel
 
-    found = revision or getattr(network.config, "_commit_hash", None)
-    return LocalModel(network.to(place), tokenizer, name=name, revision=found, backend=backend)
+    commit = found or getattr(network.config, "_commit_hash", None) or revision
+    return LocalModel(network.to(place), tokenizer, name=name, revision=commit, backend=backend)
 
 
 def _device(name: str) -> "torch.device":

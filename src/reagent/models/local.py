@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,7 +40,7 @@ class LocalModel:
         tokens_at_once: int = TOKENS_AT_ONCE,
         logits_at_once: int = LOGITS_AT_ONCE,
     ) -> None:
-        network.train(False).requires_grad_(False)
+        network.train(False)  # no dropout; the weights stay as they are
         self.network = network
         self.tokenizer = tokenizer
         self.meter = Meter()
@@ -50,6 +51,7 @@ class LocalModel:
         self._backend = backend
         self._takes_positions = "logits_to_keep" in inspect.signature(network.forward).parameters
         self._prefix = GrowingPrefix(network, self._last_only)
+        self._one_at_a_time = RLock()  # the prefix belongs to one call
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -58,7 +60,8 @@ class LocalModel:
 
     @property
     def context_length(self) -> int | None:
-        return getattr(self.network.config.get_text_config(), "max_position_embeddings", None)
+        limit = getattr(self.network.config.get_text_config(), "max_position_embeddings", None)
+        return limit if limit and limit > 0 else None
 
     @cached_property
     def special_ids(self) -> frozenset[int]:
@@ -106,12 +109,13 @@ class LocalModel:
     def _encode(self, text: str, special: bool) -> tuple[list[int], list[Span]]:
         """Ids and spans; what the tokenizer puts after the text (an end token) is left out."""
         fast = self.tokenizer.is_fast
-        encoded = self.tokenizer(text, add_special_tokens=special, return_offsets_mapping=fast)
+        encoded = self.tokenizer(text, add_special_tokens=special, return_offsets_mapping=fast, verbose=False)
         ids = list(encoded["input_ids"])
         if fast:
             spans = tile([tuple(pair) for pair in encoded["offset_mapping"]], len(text))
         else:
-            spans = spans_by_decoding(self._decode, [], ids)
+            outside = next((k for k, i in enumerate(ids) if i not in self.special_ids), len(ids))
+            spans = [(0, 0)] * outside + spans_by_decoding(self._decode, ids[:outside], ids[outside:])
         while ids and ids[-1] in self.special_ids and spans[-1][0] == spans[-1][1]:
             ids.pop()
             spans.pop()
@@ -125,7 +129,14 @@ class LocalModel:
         n = len(prompt)
         if [t.ids[0] for t in together[: len(ids)]] == ids and all(t.start >= n for t in together[len(ids) :]):
             return tuple(Token(t.ids, t.text, t.start - n, t.end - n) for t in together[len(ids) :])
-        return tuple(Token(t.ids, t.text, t.start, t.end) for t in self._read(target, special=False))
+        # Behind a line end, so that a tokenizer which puts a space before every text puts none before this one.
+        for start in ("\n", ""):
+            before = self._encode(start, special=False)[0]
+            tokens = self._read(start + target, special=False)
+            if [t.ids[0] for t in tokens[: len(before)]] == before:
+                break
+        n = len(start)
+        return tuple(Token(t.ids, t.text, t.start - n, t.end - n) for t in tokens[len(before) :])
 
     def _continue(self, ids: list[int], max_new_tokens: int) -> tuple[str, tuple[Token, ...]]:
         new = self._generate(ids, max_new_tokens)
@@ -147,15 +158,18 @@ class LocalModel:
 
     # --- questions to the network ---
 
-    @torch.inference_mode()
     def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
+        self.meter.add(len(sequences), int(positions.max()))
+        with self._one_at_a_time, torch.inference_mode():
+            return self._score(sequences, positions, targets)
+
+    def _score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
         length = int(positions.max())  # the last target itself is never read
         rows = self._rows_at_once(len(positions))
         if rows == 0:  # so many targets that one sequence is too much: half of them at a time
             half = len(positions) // 2
-            parts = [self.score(sequences, positions[s], targets[s]) for s in (slice(half), slice(half, None))]
+            parts = [self._score(sequences, positions[s], targets[s]) for s in (slice(half), slice(half, None))]
             return TargetScores(*(np.concatenate(columns, axis=1) for columns in zip(*parts, strict=True)))
-        self.meter.add(len(sequences), length)
         ids, wanted, where = (self._tensor(array) for array in (sequences[:, :length], targets, positions - 1))
         limit = int(positions.min()) - 1  # every position that is asked for must lie behind the prefix
         logprob, rank = np.empty((2, len(sequences), len(positions)))
@@ -187,21 +201,27 @@ class LocalModel:
     def _generate(self, ids: list[int], max_new_tokens: int) -> list[int]:
         """Greedy continuation, without the end token."""
         new: list[int] = []
-        step, past = self._tensor(np.array([ids], dtype=np.int64)), None
+        text = self._tensor(np.array([ids], dtype=np.int64))
+        step, past = text, None
         for _ in range(max_new_tokens):
-            answer = self.network(step, past_key_values=past, use_cache=True, **self._last_only)
-            past = answer.past_key_values
-            step = answer.logits[:, -1:].argmax(-1)  # [1, 1]
-            if int(step) in self._end_ids:
+            remembered: dict[str, Any] = {} if past is None else {"past_key_values": past}
+            answer = self.network(step, use_cache=True, **remembered, **self._last_only)
+            token = answer.logits[:, -1:].argmax(-1)  # [1, 1]
+            if int(token) in self._end_ids:
                 break
-            new.append(int(step))
+            new.append(int(token))
+            text = torch.cat([text, token], dim=1)
+            past = getattr(answer, "past_key_values", None)
+            step = text if past is None else token  # a model that remembers nothing reads it all again
         return new
 
     def _logits(self, ids: torch.Tensor, where: torch.Tensor, past: SharedPrefix | None = None) -> torch.Tensor:
         """Logits at the positions `where` only: the full [rows, length, vocabulary] is never built."""
         known = past.get_seq_length() if past is not None else 0
-        keep = {"logits_to_keep": where - known} if self._takes_positions else {}
-        logits = self.network(ids[:, known:], past_key_values=past, use_cache=past is not None, **keep).logits
+        more: dict[str, Any] = {"logits_to_keep": where - known} if self._takes_positions else {}
+        if past is not None:
+            more["past_key_values"] = past
+        logits = self.network(ids[:, known:], use_cache=past is not None, **more).logits
         return torch.as_tensor(logits if self._takes_positions else logits[:, where - known])
 
     def _rows_at_once(self, targets: int) -> int:

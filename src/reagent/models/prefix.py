@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 SHORTEST = 4  # a shorter prefix is not worth the trouble
+COPIES = 16  # a batch copies its prefix for every row, layer by layer: bounds that to so many batches of tokens
 _PLAIN = (DynamicLayer, DynamicSlidingWindowLayer)
+_NOTHING: tuple[Ids, Any] = (np.empty(0, dtype=np.int64), None)
 
 
 class Batch(NamedTuple):
@@ -39,7 +41,8 @@ def batches(sequences: Ids, limit: int, tokens_at_once: int, rows_at_once: int) 
     start = 0
     while start < len(order):
         prefix = int(shared[order[start]])
-        rows = min(rows_at_once, max(1, tokens_at_once // (length - prefix)))
+        rows = min(rows_at_once, tokens_at_once // (length - prefix), COPIES * tokens_at_once // length)
+        rows = max(1, rows)
         yield Batch(order[start : start + rows], prefix)
         start += rows
 
@@ -64,31 +67,38 @@ class GrowingPrefix:
     def __init__(self, network: "PreTrainedModel", keep_few: dict[str, Any]) -> None:
         self.network = network
         self.keep_few = keep_few
-        self.past: Any = None
-        self.known: Ids = np.empty(0, dtype=np.int64)
-        self.kept: tuple[Ids, Any] = (self.known, None)
+        self.can_share = True
+        self.latest: tuple[Ids, Any] = _NOTHING
+        self.kept: tuple[Ids, Any] = _NOTHING
 
     def upto(self, tokens: Ids, keep: bool) -> "SharedPrefix | None":
         """The prefix `tokens` as a cache; nothing where a model remembers in other ways than keys and values."""
-        if len(tokens) < SHORTEST:
+        if len(tokens) < SHORTEST or not self.can_share:
             return None
-        self._start_from_what_fits(tokens)
-        if len(tokens) > len(self.known):
-            new = torch.from_numpy(tokens[None, len(self.known) :]).to(self.network.device)
-            answer = self.network(new, past_key_values=self.past, use_cache=True, **self.keep_few)
-            self.past, self.known = answer.past_key_values, tokens
-        if not isinstance(self.past, Cache) or any(type(layer) not in _PLAIN for layer in self.past.layers):
+        known, past = self._what_fits(tokens)
+        if len(tokens) > len(known):
+            # A branch grows: what is interrupted on the way leaves no half-grown cache behind.
+            past = self._grow(_branch(past), tokens[len(known) :])
+        if not isinstance(past, Cache) or any(type(layer) not in _PLAIN for layer in past.layers):
+            self.can_share = False
             return None
+        self.latest = (tokens.copy(), past)  # a copy, since the caller may use its array again
         if keep and len(tokens) > len(self.kept[0]):
-            self.kept = (tokens, _branch(self.past))
-        return SharedPrefix(self.past)
+            self.kept = self.latest
+        return SharedPrefix(past)
 
-    def _start_from_what_fits(self, tokens: Ids) -> None:
-        for known, past in ((self.known, self.past), self.kept):
-            if np.array_equal(known, tokens[: len(known)]):
-                self.known, self.past = known, past if past is self.past else _branch(past)
-                return
-        self.known, self.past, self.kept = np.empty(0, dtype=np.int64), None, (np.empty(0, dtype=np.int64), None)
+    def _what_fits(self, tokens: Ids) -> tuple[Ids, Any]:
+        """The longest known beginning of `tokens`, or nothing."""
+        for known, past in (self.latest, self.kept):
+            if len(known) and np.array_equal(known, tokens[: len(known)]):
+                return known, past
+        self.latest = self.kept = _NOTHING
+        return _NOTHING
+
+    def _grow(self, past: Any, new: Ids) -> Any:
+        ids = torch.from_numpy(np.ascontiguousarray(new[None])).to(self.network.device)
+        answer = self.network(ids, past_key_values=past, use_cache=True, **self.keep_few)
+        return getattr(answer, "past_key_values", None)
 
 
 def _branch(past: Any) -> Any:

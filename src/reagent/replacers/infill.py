@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from reagent.models.protocol import Case, Floats, HasVocabulary, Ids, Model, PredictsTokens, require
-from reagent.options import check_range
+from reagent.options import check_whole
 from reagent.replacers.proposals import Proposals, table
 
 
@@ -36,7 +36,7 @@ class InfillReplacer:
 
     def __post_init__(self) -> None:
         for name in ("candidates", "considered", "window"):
-            check_range("the replacer", name, getattr(self, name), 1)
+            check_whole("the replacer", name, getattr(self, name), 1)
 
     @property
     def info(self) -> Mapping[str, Any]:

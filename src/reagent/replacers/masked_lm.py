@@ -20,7 +20,7 @@ with too few of that kind, tokens with the same leading space, then any.
 
 import unicodedata
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ import numpy as np
 from reagent.models.hub import revision_at_hand
 from reagent.models.protocol import Case, Model
 from reagent.models.tokens import Span
-from reagent.options import check_range
+from reagent.options import check_whole
 from reagent.replacers.masked_network import Fill, load
 from reagent.replacers.proposals import Proposals, table
 from reagent.replacers.vocabulary import Vocabulary, is_sign
@@ -49,7 +49,7 @@ class MaskedLMReplacer:
     revision: str | None = None
 
     def __post_init__(self) -> None:
-        check_range("the replacer", "candidates", self.candidates, 1)
+        check_whole("the replacer", "candidates", self.candidates, 1)
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -60,6 +60,7 @@ class MaskedLMReplacer:
         lm = load(self.model, self.revision)
         text = case.prompt + case.completion
         places = {i: _place(text, span, int(case.ids[i]), vocabulary) for i, span in _spans(case)}
+        before = lm.meter.forward_passes
         fills = lm.fill(text, tuple(dict.fromkeys(place.span for place in places.values())))
         ids = np.zeros((len(case.ids), self.candidates), dtype=np.int64)
         weights = np.zeros(ids.shape)
@@ -68,7 +69,7 @@ class MaskedLMReplacer:
             best |= self._made_up(best, place, vocabulary, rng)
             ids[i, : len(best)] = list(best)
             weights[i, : len(best)] = list(best.values()) if self.weighted else 1.0
-        return table(case, ids, weights)
+        return replace(table(case, ids, weights), foreign_passes=lm.meter.forward_passes - before)
 
     def _choose(
         self, place: "_Place", fills: list[Fill], vocabulary: Vocabulary, knows_capitals: bool

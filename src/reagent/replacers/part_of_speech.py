@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from importlib import metadata
+from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from reagent.errors import InputError
 from reagent.models import cache
 from reagent.models.protocol import Case, Ids, Model
 from reagent.models.tokens import Span
-from reagent.options import check_range
+from reagent.options import check_whole
 from reagent.replacers.proposals import Proposals, table
 from reagent.replacers.vocabulary import Vocabulary, is_sign
 
@@ -54,7 +55,7 @@ class PartOfSpeechReplacer:
     candidates: int = 256
 
     def __post_init__(self) -> None:
-        check_range("the replacer", "candidates", self.candidates, 1)
+        check_whole("the replacer", "candidates", self.candidates, 1)
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -183,7 +184,8 @@ def _tagger() -> Any:
         raise InputError(
             "replacer 'pos' needs a part-of-speech tagger, which is not installed: pip install 'reagent-lm[pos]'"
         ) from error
-    return HanoverTagger("morphmodel_en.pgz")
+    # By its full path: given a bare name, HanTa would unpickle a file of that name in the working folder.
+    return HanoverTagger(str(files("HanTa") / "morphmodel_en.pgz"))
 
 
 def _tagger_id() -> str:

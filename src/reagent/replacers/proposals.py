@@ -22,6 +22,7 @@ class Proposals:
     original: Ids  # [length]
     ids: Ids  # [length, K]
     weights: Floats  # [length, K], any scale, the original token has none
+    foreign_passes: int = 0  # of another model, which made the table
 
     @property
     def replaceable(self) -> Mask:

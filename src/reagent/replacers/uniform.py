@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from reagent.models.protocol import Case, HasVocabulary, Model, require
-from reagent.options import check_range
+from reagent.options import check_whole
 from reagent.replacers.proposals import Proposals, table
 
 
@@ -18,7 +18,7 @@ class UniformReplacer:
     candidates: int = 256
 
     def __post_init__(self) -> None:
-        check_range("the replacer", "candidates", self.candidates, 1)
+        check_whole("the replacer", "candidates", self.candidates, 1)
 
     @property
     def info(self) -> Mapping[str, Any]:

@@ -32,7 +32,7 @@ def facts(explanation: Explanation) -> list[tuple[str, str]]:
     pairs = [
         ("model", _joined(explanation.model, "id", "revision", "dtype")),
         ("method", _joined(method, "id", "preset")),
-        ("replacer", "" if explanation.replacer is None else _joined(explanation.replacer, "id")),
+        ("replacer", "" if explanation.replacer is None else _joined(explanation.replacer, "id", "model")),
         ("target", "" if explanation.target.get("kind") == "tokens" else _joined(explanation.target, "kind")),
         ("seed", str(explanation.seed)),
         ("cost", f"{cost.forward_passes:,} forward passes, {cost.seconds:.1f} s"),
