@@ -30,8 +30,14 @@ check: $(STAMP)  ## format, lint, types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-benchmark: $(STAMP)  ## measure speed; prints JSON
-	$(BIN)/python benchmarks/scoring.py
+# Inseq is measured too where INSEQ_PYTHON names the interpreter of an environment that has it.
+benchmark: $(STAMP)  ## measure speed and agreement (hours); JSON in docs/benchmarks, and docs/benchmarks.md
+	$(BIN)/python benchmarks/scoring.py > docs/benchmarks/scoring.json
+	$(BIN)/python benchmarks/antecedents.py > docs/benchmarks/antecedents.json
+	$(BIN)/python benchmarks/designs.py > docs/benchmarks/designs.json
+	$(if $(INSEQ_PYTHON),$(BIN)/python benchmarks/inseq_comparison.py --inseq-python $(INSEQ_PYTHON) > docs/benchmarks/inseq.json)
+	$(BIN)/python benchmarks/agreement.py --out docs/benchmarks/agreement.json > /dev/null
+	$(BIN)/python benchmarks/report.py docs/benchmarks
 
 clean:  ## remove what the other targets made, but not the model cache
 	rm -rf .venv build dist demo.html .pytest_cache .mypy_cache .ruff_cache

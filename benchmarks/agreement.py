@@ -122,9 +122,8 @@ def plan() -> list[tuple[str, str, int, bool]]:
     """(replacer, length, number of the prompt, whether the published sum is measured too), most wanted first."""
     own = [
         ("self", length, i, i == 0 and length != "long")
-        for i in range(4)
-        for length, texts in LENGTHS.items()
-        if i < len(texts)
+        for length in ("medium", "short", "long")
+        for i in range(len(LENGTHS[length]))
     ]
     others = [(name, "medium", 0, False) for name in ("infill", "pos", "random")]
     more = [(name, "short", i, False) for i in range(2) for name in ("infill", "pos", "random")]

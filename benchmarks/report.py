@@ -1,6 +1,6 @@
 """docs/benchmarks.md and its plots, from the JSON that the other scripts printed.
 
-python benchmarks/report.py docs/benchmarks        # agreement.json, scoring.json, antecedents.json, inseq.json
+python benchmarks/report.py docs/benchmarks        # agreement, antecedents, scoring, inseq and designs .json
 """
 
 import json
@@ -20,7 +20,7 @@ def main() -> None:
     if "agreement" in read:
         plot(read["agreement"], folder / "agreement.png")
         pages.append(agreement(read["agreement"]))
-    for name, write in (("antecedents", antecedents), ("scoring", scoring), ("inseq", inseq)):
+    for name, write in (("antecedents", antecedents), ("scoring", scoring), ("inseq", inseq), ("designs", designs)):
         if name in read:
             pages.append(write(read[name]))
     Path(folder.parent / "benchmarks.md").write_text("\n".join(pages), encoding="utf-8")
@@ -148,6 +148,30 @@ at {theirs["seconds_per_step"]:.2f} s a step; agreement with its own converged a
 
 A step of our `paper` preset (a probe and a stopping test) takes {ours["paper, seconds per step"]:.2f} s.
 """
+
+
+def designs(found: dict[str, Any]) -> str:
+    lines = [
+        "## What else was tried",
+        "",
+        f"`benchmarks/designs.py`: agreement with {found['reference']:,} probes of the same design, {found['tokens']} tokens.",
+        "",
+        "| share replaced | estimate | 64 probes | 128 | 256 |",
+        "|---|---|---|---|---|",
+    ]
+    for share, rows in found["agreement"].items():
+        for name, row in rows.items():
+            lines.append(f"| {share} | {name} | " + " | ".join(f"{value:.2f}" for value in row.values()) + " |")
+    lines += [
+        "",
+        "How well effects learned at one share predict what happens when 30 % are replaced (correlation with the drop):",
+        "",
+        "| learned at | 64 probes | 128 | 256 |",
+        "|---|---|---|---|",
+    ]
+    for share, row in found["predicts_30_percent"].items():
+        lines.append(f"| {share} | " + " | ".join(f"{value:.2f}" for value in row.values()) + " |")
+    return "\n".join([*lines, ""])
 
 
 def plot(results: dict[str, Any], path: Path) -> None:
