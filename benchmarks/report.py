@@ -110,6 +110,7 @@ def scoring(found: dict[str, Any]) -> str:
         for length, seconds in found["seconds_per_probe_by_prompt_length"].items()
     )
     times = found["seconds_96_probes"]
+    memory = ", ".join(f"{m['peak_mb']:,.0f} MB with {m['weights_mb']:,.0f} MB of weights" for m in found["memory"])
     return f"""## What a probe costs
 
 `benchmarks/scoring.py`, {found["threads"]} threads:
@@ -119,7 +120,7 @@ def scoring(found: dict[str, Any]) -> str:
 - Sharing the common beginning makes dealt probes {found["shared_prefix_times_faster"]:.2f} times faster.
 - 20 output tokens cost {found["twenty_targets_over_one"]:.2f} times one at equal probes
   ({times["20"]:.1f} s against {times["1"]:.1f} s for 96 probes).
-- Peak memory of the process {found["peak_megabytes"]:.0f} MB, of which {found["model_megabytes"]:.0f} MB are weights.
+- Peak memory of a process that scores 64 probes of 64 tokens, Llamas of three sizes: {memory}.
 
 | prompt tokens | ms per probe |
 |---|---|

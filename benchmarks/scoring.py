@@ -5,6 +5,8 @@ python benchmarks/scoring.py            # prints JSON; a few minutes on two core
 
 import json
 import resource
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from statistics import median
@@ -82,10 +84,37 @@ def main() -> None:
         batch = probes(model, model.tokenizer.decode(ids[:length]), 32, 0.1)
         lengths[length] = seconds(lambda batch=batch: model.score(*batch), 1) / 32
     result["seconds_per_probe_by_prompt_length"] = lengths
-    result["model_megabytes"] = sum(p.numel() * p.element_size() for p in model.network.parameters()) / 1e6
-    result["peak_megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    result["memory"] = [
+        json.loads(subprocess.run([sys.executable, __file__, *size], check=True, capture_output=True, text=True).stdout)
+        for size in (("256", "8"), ("576", "30"), ("960", "32"))
+    ]
     print(json.dumps(result, indent=1))
 
 
+def memory(hidden: int, layers: int) -> None:
+    """Peak memory of a process that scores 64 probes of 64 tokens with a Llama of random weights of this size."""
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    from reagent.models import embedded
+
+    tokenizer = AutoTokenizer.from_pretrained(embedded.fetch("smollm2"))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=hidden,
+        intermediate_size=8 * hidden // 3,
+        num_hidden_layers=layers,
+        num_attention_heads=hidden // 64 or 1,
+        num_key_value_heads=1,
+        tie_word_embeddings=True,
+    )
+    model = LocalModel(LlamaForCausalLM(config), tokenizer)
+    weights = sum(p.numel() * p.element_size() for p in model.network.parameters())
+    sequences = np.random.default_rng(0).integers(5, 1000, (64, 65))
+    model.score(sequences, np.array([64]), np.array([7]))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    print(json.dumps({"weights_mb": weights / 1e6, "peak_mb": peak / 1e3, "before_mb": before / 1e3}))
+
+
 if __name__ == "__main__":
-    main()
+    memory(int(sys.argv[1]), int(sys.argv[2])) if len(sys.argv) == 3 else main()

@@ -18,7 +18,7 @@ from reagent.errors import CapabilityError, FileError, InputError
 from reagent.explanation import Token
 from reagent.models.hub import at_hand
 from reagent.models.local import LocalModel
-from reagent.models.protocol import Case, Model
+from reagent.models.protocol import Case, Meter, Model
 from reagent.models.scripted import ScriptedModel
 from reagent.replacers import Proposals, make_replacer, masked_lm, masked_network
 from reagent.replacers.masked_lm import MINIMUM, MaskedLMReplacer
@@ -92,6 +92,7 @@ def test_which_fills_count_where(monkeypatch: pytest.MonkeyPatch) -> None:
 
     class OneAnswer:
         knows_capitals = True
+        meter = Meter()
 
         def fill(self, _text: str, spans: tuple[Any, ...]) -> dict[Any, list[Fill]]:
             return {span: [Fill(" dog", True, 0.5), Fill("hen", False, 0.3), Fill(" ;", None, 0.2)] for span in spans}
@@ -203,7 +204,9 @@ def test_a_text_is_asked_once_and_the_explained_model_never(folder: str) -> None
     first = propose(folder, model, case)
     spans = {(token.start, token.end) for token in case.input}
     assert lm.meter.forward_passes - before == len(spans) + 1 < len(case.ids)  # the bytes of 🙂 share a mask
+    assert first.foreign_passes == len(spans) + 1
     again = propose(folder, model, case, candidates=3)
+    assert again.foreign_passes == 0
     assert lm.meter.forward_passes - before == len(spans) + 1
     np.testing.assert_array_equal(again.ids[0], first.ids[0, :3])
     propose(folder, model, other)
@@ -290,7 +293,7 @@ def test_a_model_that_cannot_spell_is_told_before_anything_is_loaded() -> None:
 
 
 def test_options_and_cost_of_the_import() -> None:
-    with pytest.raises(InputError, match="candidates of the replacer must be at least 1, got 0"):
+    with pytest.raises(InputError, match="candidates of the replacer must be a whole number from 1 to 1000000, got 0"):
         make_replacer("roberta", candidates=0)
     heavy = "{'torch', 'transformers', 'huggingface_hub', 'HanTa'}"
     check = f"import sys, reagent.replacers; assert not {heavy} & set(sys.modules)"
