@@ -155,6 +155,7 @@ def test_named_settings_of_the_paper() -> None:
         ({"ratio": 1.5}, "ratio of preset 'paper' must be between"),
         ({"ratio": float("nan")}, "ratio of preset 'paper' must be between"),
         ({"keep": 2.5}, "keep of preset 'paper' must be a share below 1 or a whole number"),
+        ({"keep": float("inf")}, "keep of preset 'paper' must be between"),
         ({"keep": -1}, "keep of preset 'paper' must be"),
         ({"top_k": 0}, "top_k of preset 'paper' must be a whole number from 1 to 1000000, got 0"),
         ({"max_steps": 0}, "max_steps"),

@@ -124,7 +124,7 @@ def explain(
     check_words(text, target, new_tokens, seed)
     if token is not None and (token < 0 or (target is None and token >= new_tokens)):
         raise InputError(f"there will be no output token {token}: they are numbered from 0, in the order of the text")
-    kept = int(keep) if keep is not None and keep >= 1 and keep == int(keep) else keep
+    kept = int(keep) if keep is not None and keep >= 1 and keep.is_integer() else keep
     options = _given(
         probes=probes,
         response=response,

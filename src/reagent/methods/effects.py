@@ -44,9 +44,6 @@ class Design:
         """The first probes only, and the first tokens only: what one target can see."""
         return Design(self.replaced[:probes, :tokens], self.column[:probes, :tokens], self.weights[:tokens])
 
-    def only(self, probes: Mask) -> "Design":
-        return Design(self.replaced[probes], self.column[probes], self.weights)
-
 
 class _Variances(NamedTuple):
     token: Floats  # [tokens], of a_j

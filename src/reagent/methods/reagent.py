@@ -35,7 +35,7 @@ class Published:
     def __post_init__(self) -> None:
         owner = "preset 'paper'"
         check_range(owner, "ratio", self.ratio, 1e-9, 1)
-        check_range(owner, "keep", self.keep, 1e-9)
+        check_range(owner, "keep", self.keep, 1e-9, 1e6)
         if self.keep >= 1 and self.keep != int(self.keep):
             raise InputError(f"keep of {owner} must be a share below 1 or a whole number of tokens, got {self.keep!r}")
         for name in ("top_k", "runs", "max_steps", "ahead"):
