@@ -20,6 +20,11 @@ MEDIUM = [
     "The library closes at eight, but the reading room stays open until midnight during the exams. Students bring "
     "coffee and blankets, and nobody is allowed to",
 ]
+# 42 tokens of the embedded model.
+FORTY_TWO = (
+    "The old lighthouse on the northern cape was sold last year to a couple from Norway. (The roof of the school has "
+    "been leaking since March). They want to turn it into a hotel for people who like"
+)
 LONG = [
     "The village lies at the end of a long valley in the mountains, and in winter the road is often closed for weeks. "
     "People keep enough flour, wood and candles in their houses to last until the snow melts. When the first bus "
