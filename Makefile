@@ -13,6 +13,7 @@ install: $(STAMP)  ## create .venv and install everything, exact versions
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("error: Python 3.11 or newer is needed, PYTHON=... chooses another" if sys.version_info < (3, 11) else 0)'
+	@echo 'installing into .venv: a few minutes the first time'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
