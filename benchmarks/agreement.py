@@ -6,7 +6,8 @@ when a token was replaced minus when it was kept for the first two, and `fast` i
 
     python benchmarks/agreement.py --out docs/benchmarks/agreement.json
 
-prints the JSON too. Every prompt is saved when it is done, and running it again goes on.
+prints the JSON too. Every prompt is saved when it is done, and running it again goes on; `--answers DIR` also keeps
+what the model answered, so that another estimate from the same probes needs no model.
 """
 
 import argparse
@@ -21,7 +22,8 @@ import reagent
 from reagent.methods.effects import Design, Effects, estimate
 from reagent.methods.reagent import gain
 from reagent.methods.reagent_fast import Fast, deal
-from reagent.models.protocol import Case, Floats, Ids, Mask, Model
+from reagent.models.case import Case, Floats, Ids, Mask
+from reagent.models.protocol import Model
 from reagent.replacers import make_replacer
 from reagent.replacers.proposals import Proposals
 
@@ -33,25 +35,35 @@ REFERENCE = 4096
 class Bench:
     """One prompt with its proposals."""
 
-    def __init__(self, model: Model, prompt: str, replacer: str) -> None:
+    def __init__(self, model: Model, prompt: str, replacer: str, answers: Path | None = None) -> None:
         self.model = model
+        self.answers = answers  # where answers are kept: a name to which each question adds its own
         self.case: Case = model.case(prompt, max_new_tokens=1).with_logprobs(model)
         self.table: Proposals = make_replacer(replacer).propose(model, self.case, np.random.default_rng(0))
         self.free = np.flatnonzero(self.table.replaceable[: len(self.case.input)])
-        self.table = self.table.at(self.free)
 
     def ask(self, replaced: Mask, columns: Ids) -> Floats:
         """log p(target) with the given replacements."""
-        sequences = np.repeat(self.case.ids[None], len(replaced), axis=0)
-        sequences[:, self.free] = np.where(replaced, self.table.ids_at(columns), self.case.ids[self.free])
-        return self.model.score(sequences, self.case.positions, self.case.targets).logprob[:, 0]
+        return self.case.answers(self.model, self.table.sequences(replaced, columns, self.free)).value[:, 0]
+
+    def design(self, replaced: Mask, uniform: Floats) -> Design:
+        return Design(replaced, self.table.columns(uniform, self.free), self.table.normalised[self.free])
+
+    def drop(self, design: Design) -> Floats:
+        return self.case.values[0] - self.ask(design.replaced, design.column)
 
     def fast(self, probes: int, seed: int) -> tuple[Design, Floats]:
         hand = max(1, round(Fast().ratio * len(self.free)))
         rng = np.random.default_rng([seed, 1])
         replaced, uniform = deal(len(self.free), hand, probes, self.table.strata(16), rng)
-        design = Design(replaced, self.table.columns(uniform), self.table.normalised)
-        return design, float(self.case.output[0].logprob or 0) - self.ask(replaced, design.column)
+        design = self.design(replaced, uniform)
+        kept = self.answers and self.answers.with_name(f"{self.answers.name} {probes} of seed {seed}.npy")
+        if kept and kept.exists():
+            return design, np.load(kept)
+        y = self.drop(design)
+        if kept:
+            np.save(kept, y)
+        return design, y
 
     def published(self, probes: int, seed: int, dealt: bool) -> tuple[Mask, Floats]:
         """Replaced sets of 30 %, and the published response g of each."""
@@ -62,8 +74,8 @@ class Bench:
         else:
             replaced = np.argsort(np.argsort(rng.random((probes, n)), axis=1), axis=1) < hand
             uniform = rng.random((probes, n))
-        after = self.ask(replaced, self.table.columns(uniform))
-        return replaced, gain(np.exp(self.case.output[0].logprob or 0) - np.exp(after))
+        after = self.ask(replaced, self.table.columns(uniform, self.free))
+        return replaced, gain(np.exp(self.case.values[0]) - np.exp(after))
 
 
 def centred_means(replaced: Mask, g: Floats) -> Floats:
@@ -84,8 +96,10 @@ def compare(found: Floats, reference: Floats) -> dict[str, float]:
     return {"pearson": float(np.corrcoef(found, reference)[0, 1]), "top5": len(top & best) / min(5, len(found))}
 
 
-def covered(found: Effects, reference: Floats) -> float:
-    return float(np.mean(abs(found.mean - reference) < 1.96 * found.stderr))
+def covered(found: Effects, reference: Floats) -> dict[str, float]:
+    """How many 95 % intervals hold the reference: of all tokens, and of the five with the largest effects."""
+    inside = abs(found.mean - reference) < 1.96 * found.stderr
+    return {"covered": float(inside.mean()), "covered_top5": float(inside[np.argsort(-abs(reference))[:5]].mean())}
 
 
 def measure(bench: Bench, seeds: int, with_published: bool) -> dict[str, Any]:
@@ -95,7 +109,7 @@ def measure(bench: Bench, seeds: int, with_published: bool) -> dict[str, Any]:
     runs = [bench.fast(max(COUNTS), seed) for seed in range(seeds)]
     for n in COUNTS:
         fits = [estimate(d.first(n, len(bench.free)), y[:n]) for d, y in runs]
-        rows = [compare(fit.mean, reference.mean) | {"covered": covered(fit, reference.mean)} for fit in fits]
+        rows = [compare(fit.mean, reference.mean) | covered(fit, reference.mean) for fit in fits]
         entry = {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
         if len(fits) > 1:
             entry["two_seeds"] = float(np.corrcoef(fits[0].mean, fits[1].mean)[0, 1])
@@ -120,19 +134,20 @@ def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
 
 def plan() -> list[tuple[str, str, int, bool]]:
     """(replacer, length, number of the prompt, whether the published sum is measured too), most wanted first."""
-    own = [
-        ("self", length, i, i == 0 and length != "long")
-        for length in ("medium", "short", "long")
-        for i in range(len(LENGTHS[length]))
+    return [
+        (replacer, length, i, replacer == "self" and i == 0 and length != "long")
+        for lengths in (("medium", "short"), ("long",))
+        for i in range(max(map(len, LENGTHS.values())))
+        for length in lengths
+        for replacer in ("self", "infill", "pos", "random")
+        if i < len(LENGTHS[length])
     ]
-    others = [(name, "medium", 0, False) for name in ("infill", "pos", "random")]
-    more = [(name, "short", i, False) for i in range(2) for name in ("infill", "pos", "random")]
-    return own + others + more
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("agreement.json"))
+    parser.add_argument("--answers", type=Path)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--seeds", type=int, default=2)
     arguments = parser.parse_args()
@@ -141,7 +156,8 @@ def main() -> None:
     for replacer, length, i, with_published in plan():
         key = f"{replacer} {length} {i}"
         if key not in done:
-            done[key] = measure(Bench(model, LENGTHS[length][i], replacer), arguments.seeds, with_published)
+            bench = Bench(model, LENGTHS[length][i], replacer, arguments.answers and arguments.answers / key)
+            done[key] = measure(bench, arguments.seeds, with_published)
             arguments.out.write_text(json.dumps(done, indent=1) + "\n")
     print(json.dumps(done))
 

@@ -13,7 +13,8 @@ from reagent._version import __version__
 if TYPE_CHECKING:
     from reagent.api import explain
     from reagent.errors import ReagentError
-    from reagent.explanation import Explanation, Token, load
+    from reagent.explanation import Explanation, Token
+    from reagent.explanation_json import load
     from reagent.models import load_model
 
 # Each public name and the module that has it. They load when first used, so that
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _HOME = {
     "explain": "reagent.api",
     "load_model": "reagent.models",
-    "load": "reagent.explanation",
+    "load": "reagent.explanation_json",
     "Explanation": "reagent.explanation",
     "Token": "reagent.explanation",
     "ReagentError": "reagent.errors",

@@ -1,26 +1,39 @@
 """`explain`: the whole way from a prompt to an Explanation."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from reagent.asking import check_prompt, check_question, check_units, cuts, phrase, question, read_case
 from reagent.errors import InputError
-from reagent.explanation import Cost, Explanation, Rows
-from reagent.methods import Attribution, Progress, make_method
+from reagent.explanation import Cost, Explanation, Level, Rows, WhatIf
+from reagent.methods import METHODS, Attribution, Progress, make_method
+from reagent.methods.levels import Stage, attribute
+from reagent.methods.what_if import what_if as imagine
+from reagent.models.case import Floats
+from reagent.models.chat import Chat
 from reagent.models.loading import load_model
-from reagent.models.protocol import Floats, Model
-from reagent.replacers import make_replacer
+from reagent.models.protocol import Model
+from reagent.replacers import Proposals, Replacer, make_replacer
+from reagent.replacers.proposals import nothing
+from reagent.units import Span
 
 
 def explain(
     model: Model | Any,
-    prompt: str,
+    prompt: str | Chat,
     *,
     target: str | None = None,
     max_new_tokens: int = 10,
+    unit: str = "token",
+    spans: Sequence[Span] | None = None,
+    levels: Sequence[str] | None = None,
+    span: str | None = None,
+    contrast: str | None = None,
+    what_if: bool = False,
     method: str = "reagent",
     preset: str | None = None,
     replacer: str = "auto",
@@ -29,10 +42,14 @@ def explain(
     progress: Callable[[Progress], None] | None = None,
     **options: Any,
 ) -> Explanation:
-    """Which tokens of `prompt` made `model` say `target` (or what it says by itself)?
+    """Which parts of `prompt` made `model` say `target` (or what it says by itself)?
 
-    `model` is what `load_model` returns, or anything that it takes. `options` are the hyperparameters
-    of the method's preset, such as `runs` and `max_steps`.
+    `model` is what `load_model` returns, or anything that it takes. A `prompt` that is a list of messages
+    is a chat. `unit` is token, word, sentence or paragraph; `spans` are characters of the prompt to score
+    instead, each as a whole, while all else stays. `levels` are units from coarse to fine (by itself, a
+    long prompt is explained by sentences first). `span` asks for a phrase of the output as a whole,
+    `contrast` why the model did not say that instead, `what_if` what it would have said. `options` are the
+    hyperparameters of the method's preset, such as `runs` and `max_steps`.
 
     >>> from reagent.models.scripted import ScriptedModel
     >>> echo = ScriptedModel(["a", "b", "c"], lambda context: 5.0 * (context[:, :1] == np.arange(3)))
@@ -42,77 +59,99 @@ def explain(
     """
     # Everything that can be wrong with the words is found before anything is loaded or computed.
     attributor, method_info = make_method(method, preset, **options)
-    substitute = make_replacer(replacer, **(replacer_options or {}))
-    check_words(prompt, target, max_new_tokens, seed)
+    substitute = choose_replacer(method, replacer, replacer_options or {}, what_if)
+    given = check_prompt(prompt)
+    check_question(target, span, contrast, max_new_tokens, seed)
+    check_units(unit, spans, levels, attributor, method)
     known = model if hasattr(model, "score") and hasattr(model, "case") else load_model(model)
-    case = known.case(prompt, target, max_new_tokens)
+    case = read_case(known, given, target, contrast, max_new_tokens)
+    asked = None if span is None else phrase(case, span)
+    cut = cuts(case, unit, spans, levels, attributor)
 
-    begin, passes, tokens = time.perf_counter(), known.meter.forward_passes, known.meter.tokens
+    bill = _Bill(known)
     proposing, attributing = np.random.default_rng(seed).spawn(2)
     case = case.with_logprobs(known)
-    before_proposals = known.meter.forward_passes
-    proposals = substitute.propose(known, case, proposing)
-    proposal_passes = known.meter.forward_passes - before_proposals + proposals.foreign_passes
-    if not proposals.replaceable[: len(case.input)].any():
+    proposals = bill.proposing(lambda: substitute.propose(known, case, proposing)) if substitute else nothing(case)
+    if substitute and not proposals.replaceable[: len(case.input)].any():
         raise InputError("there is nothing to replace: the replacer has no proposal for any token of the prompt")
+    if asked is not None:
+        case = case.with_phrase(*asked)
 
-    def explanation(found: Attribution) -> Explanation:
+    def explanation(stages: Sequence[Stage], imagined: Sequence[WhatIf] = ()) -> Explanation:
+        *coarser, last = stages
+        names = list(cut)
         return Explanation(
-            prompt=prompt,
+            prompt=case.prompt,
             completion=case.completion,
-            input=case.input,
-            output=case.output,
-            scores=_rows(found.scores),
-            effects=None if found.effects is None else _rows(found.effects),
-            stderr=None if found.stderr is None else _rows(found.stderr),
-            effect_unit=found.effect_unit,
+            input=last.case.input,
+            output=last.case.output,
+            **_rows(last.found),
+            effect_unit=last.found.effect_unit,
             model=known.info,
             method=method_info,
-            replacer=substitute.info,
+            replacer=None if substitute is None else substitute.info,
             seed=seed,
-            cost=_cost(
-                found,
-                forward_passes=known.meter.forward_passes - passes,
-                tokens=known.meter.tokens - tokens,
-                seconds=round(time.perf_counter() - begin, 3),
-                proposals=proposal_passes,
+            target=question(case, asked),
+            unit=names[len(coarser)],
+            levels=tuple(
+                Level(name, stage.case.input, **_rows(stage.found)) for name, stage in zip(names, coarser, strict=False)
             ),
+            messages=case.messages,
+            what_if=tuple(imagined),
+            cost=bill.cost(last.found),
         )
 
-    def report(now: Progress) -> None:
+    def look(now: Progress, stages: list[Stage]) -> None:
         if progress is not None:
-            progress(replace(now, partial=explanation(now.partial)) if isinstance(now.partial, Attribution) else now)
+            progress(replace(now, partial=explanation(stages)) if stages else now)
 
-    return explanation(attributor.attribute(known, case, proposals, attributing, report))
-
-
-def check_words(prompt: str, target: str | None, max_new_tokens: int, seed: int) -> None:
-    """What can be wrong with them, before a model is loaded."""
-    if not prompt.strip():
-        raise InputError("the prompt is empty: give some text to explain")
-    if target == "":
-        raise InputError("the target is empty: give the text that the model said, or leave the target out")
-    if target is None and max_new_tokens < 1:
-        raise InputError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
-    if seed < 0:
-        raise InputError(f"seed must be 0 or more, got {seed}")
-    for name, text in (("prompt", prompt), ("target", target or "")):
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise InputError(f"the {name} is not valid Unicode text: {error.reason}") from error
+    stages = attribute(attributor, known, case, proposals, list(cut.values()), attributing, look)
+    if not what_if:
+        return explanation(stages)
+    rows = range(len(case.output)) if asked is None and contrast is None else [explanation(stages).focus]
+    return explanation(stages, imagine(known, stages[-1].case, stages[-1].proposals, stages[-1].found, rows))
 
 
-def _cost(found: Attribution, **counted: Any) -> Cost:
-    return Cost(
-        **counted,
-        probes=found.probes,
-        stopping_tests=found.stopping_tests,
-        steps=tuple(found.steps),
-        stopped=tuple(found.stopped),
-        runs=tuple(tuple(steps) for steps in found.runs),
-    )
+def choose_replacer(method: str, replacer: str, options: Mapping[str, Any], what_if: bool = False) -> Replacer | None:
+    """The replacer, or None for a method that replaces nothing."""
+    if METHODS[method].replaces:
+        return make_replacer(replacer, **options)
+    if replacer != "auto" or options or what_if:
+        raise InputError(f"method {method!r} replaces nothing: leave out the replacer, its options and what_if")
+    return None
 
 
-def _rows(rows: list[Floats]) -> Rows:
-    return tuple(tuple(float(value) for value in row) for row in rows)
+class _Bill:
+    """What an explanation took, from here on."""
+
+    def __init__(self, model: Model) -> None:
+        self.meter = model.meter
+        self.begin, self.passes, self.tokens = time.perf_counter(), model.meter.forward_passes, model.meter.tokens
+        self.proposals = 0
+
+    def proposing(self, propose: Callable[[], Proposals]) -> Proposals:
+        before = self.meter.forward_passes
+        proposals = propose()
+        self.proposals = self.meter.forward_passes - before + proposals.foreign_passes
+        return proposals
+
+    def cost(self, found: Attribution) -> Cost:
+        return Cost(
+            forward_passes=self.meter.forward_passes - self.passes,
+            tokens=self.meter.tokens - self.tokens,
+            seconds=round(time.perf_counter() - self.begin, 3),
+            proposals=self.proposals,
+            probes=found.probes,
+            stopping_tests=found.stopping_tests,
+            steps=tuple(found.steps),
+            stopped=tuple(found.stopped),
+            runs=tuple(tuple(steps) for steps in found.runs),
+        )
+
+
+def _rows(found: Attribution) -> dict[str, Any]:
+    return {"scores": _plain(found.scores), "effects": _plain(found.effects), "stderr": _plain(found.stderr)}
+
+
+def _plain(rows: list[Floats] | None) -> Rows | None:
+    return None if rows is None else tuple(tuple(float(value) for value in row) for row in rows)

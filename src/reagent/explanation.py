@@ -1,25 +1,24 @@
-"""Token and Explanation: the one thing that all rooms share, and its JSON.
+"""Token and Explanation: the one thing that all rooms share. Its JSON is in explanation_json.py.
 
-Row t of `scores` belongs to output token t and has len(input) + t numbers: one for each token of the
+Row t of `scores` belongs to output token t and has len(input) + t numbers: one for each unit of the
 prompt, then one for each output token before t. It is a distribution: it sums to 1, and protected
-tokens have 0. `effects` have the same shape and are signed: positive means that replacing this token
+units have 0. `effects` have the same shape and are signed: positive means that replacing this unit
 makes the target less likely.
 """
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from reagent._version import __version__
-from reagent.errors import FileError, InputError
+from reagent.errors import InputError, UnknownNameError
 from reagent.files import write_whole
+from reagent.units import UNITS, assign
 
-SCHEMA = "reagent.explanation/1"
 SURE = 1.96  # standard errors: 95 % of a normal distribution
 Rows = tuple[tuple[float, ...], ...]
 
@@ -40,8 +39,9 @@ STOPPED = {
 class Token:
     """A piece of text and its ids; `text` is what `start` and `end` cut out of the prompt or completion.
 
-    Pieces of one character (byte tokens of an emoji) all carry that character and its span. A special
-    token that stands outside the text has an empty span and its own name as text.
+    A larger unit (a word, a sentence, a phrase of the output) is the same with several ids. Pieces of one
+    character (byte tokens of an emoji) all carry that character and its span. A special token that stands
+    outside the text has an empty span and its own name as text.
     """
 
     ids: tuple[int, ...]
@@ -50,6 +50,14 @@ class Token:
     end: int
     protected: bool = False
     logprob: float | None = None
+
+
+class Message(NamedTuple):
+    """One message of a chat: who said which characters of the prompt."""
+
+    role: str
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,27 @@ class Cost:
     steps: tuple[int, ...]  # per target, over all runs
     stopped: tuple[str, ...]  # per target, one of STOPPED
     runs: tuple[tuple[int, ...], ...] = ()  # per target, the steps of each run
+
+
+class WhatIf(NamedTuple):
+    """What the model would have said: output token `target` under the strongest replacement of unit `position`."""
+
+    target: int
+    position: int
+    replacement: str  # what stood in the unit's place
+    probability: float  # of the target, then
+    answers: tuple[tuple[str, float], ...]  # the likeliest tokens there and their probabilities, best first
+
+
+@dataclass(frozen=True)
+class Level:
+    """A coarser look at the same prompt, from which the finer one went on; rows as in an Explanation."""
+
+    unit: str
+    units: tuple[Token, ...]
+    scores: Rows
+    effects: Rows | None = None
+    stderr: Rows | None = None
 
 
 class Contribution(NamedTuple):
@@ -95,6 +124,10 @@ class Explanation:
     stderr: Rows | None = None
     effect_unit: str | None = None
     target: Mapping[str, Any] = field(default_factory=lambda: {"kind": "tokens"})
+    unit: str = "token"  # how the prompt was cut: token, word, sentence, paragraph or span
+    levels: tuple[Level, ...] = ()  # coarser first, where a long prompt was explained coarse to fine
+    messages: tuple[Message, ...] = ()  # of a chat; what lies outside them is the template's
+    what_if: tuple[WhatIf, ...] = ()
     version: str = __version__
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
@@ -110,10 +143,25 @@ class Explanation:
         logprobs = (token.logprob for token in self.output if token.logprob is not None)
         if not all(map(math.isfinite, (*logprobs, self.cost.seconds))):
             raise InputError("log-probabilities and seconds must be finite numbers")
+        for level in self.levels:
+            for name in ("scores", "effects", "stderr"):
+                _check_rows(f"{name} of level {level.unit!r}", getattr(level, name), len(level.units), len(self.output))
+        if not 0 <= self.focus < len(self.output):
+            raise InputError(f"target.index must name one of the {len(self.output)} output tokens")
+        if any(
+            not 0 <= w.target < len(self.output) or not 0 <= w.position < len(self.input) + w.target
+            for w in self.what_if
+        ):
+            raise InputError("what_if must name output tokens and units before them")
         if len(self.cost.steps) != len(self.output) or len(self.cost.stopped) != len(self.output):
             raise InputError("cost.steps and cost.stopped must have one entry for each output token")
 
     # --- asking ---
+
+    @property
+    def focus(self) -> int:
+        """The output token that was asked about: the phrase of a span, the target of a contrast, else the first."""
+        return int(self.target.get("index", 0))
 
     def context(self, target: int = 0) -> tuple[Token, ...]:
         """The tokens that row `target` speaks about: the prompt, then the output before it."""
@@ -160,6 +208,30 @@ class Explanation:
             if STOPPED.get(reason)
         )
 
+    def by(self, unit: str) -> "Explanation":
+        """The same explanation summed to words, sentences or paragraphs after the fact.
+
+        A sum of token effects is not the effect of replacing the whole: ask `explain` for the unit to get that.
+        Errors are added as if they were independent.
+        """
+        if unit not in UNITS:
+            raise UnknownNameError("unit", unit, UNITS)
+        cut = assign([(t.start, t.end) for t in self.input], UNITS[unit](self.prompt), self.prompt)
+        keys = [
+            (c, i if c is None or t.protected else -1) for i, (c, t) in enumerate(zip(cut, self.input, strict=True))
+        ]
+        groups = [[i for i, _ in run] for _, run in groupby(enumerate(keys), key=lambda pair: pair[1])]
+        return replace(
+            self,
+            input=tuple(joined(self.prompt, [self.input[i] for i in group]) for group in groups),
+            unit=unit,
+            levels=(),
+            what_if=(),
+            scores=_summed(self.scores, groups),
+            effects=None if self.effects is None else _summed(self.effects, groups),
+            stderr=None if self.stderr is None else _summed(self.stderr, groups, power=2),
+        )
+
     def _index(self, target: int) -> int:
         if not -len(self.output) <= target < len(self.output):
             raise InputError(f"there is no output token {target}: this explanation has {len(self.output)}")
@@ -169,28 +241,14 @@ class Explanation:
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, as plain lists and dictionaries."""
-        return {
-            "schema": SCHEMA,
-            "version": self.version,
-            "created": self.created,
-            "prompt": self.prompt,
-            "completion": self.completion,
-            "model": dict(self.model),
-            "method": dict(self.method),
-            "replacer": None if self.replacer is None else dict(self.replacer),
-            "seed": self.seed,
-            "target": dict(self.target),
-            "effect_unit": self.effect_unit,
-            "input": [_token_dict(token, "protected") for token in self.input],
-            "output": [_token_dict(token, "logprob") for token in self.output],
-            "scores": _lists(self.scores),
-            "effects": None if self.effects is None else _lists(self.effects),
-            "stderr": None if self.stderr is None else _lists(self.stderr),
-            "cost": _cost_dict(self.cost),
-        }
+        from reagent.explanation_json import to_dict
+
+        return to_dict(self)
 
     def to_json(self, indent: int | None = None) -> str:
-        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
+        from reagent.explanation_json import to_json
+
+        return to_json(self, indent)
 
     def save(self, path: str | Path) -> Path:
         """Write the JSON form to a file, whole or not at all."""
@@ -199,30 +257,9 @@ class Explanation:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Explanation":
         """The reverse of `to_dict`; refuses anything that is not a whole explanation of this schema."""
-        _check_schema(data)
-        try:
-            return cls(
-                prompt=str(data["prompt"]),
-                completion=str(data["completion"]),
-                input=tuple(_token(entry) for entry in data["input"]),
-                output=tuple(_token(entry) for entry in data["output"]),
-                scores=_rows(data["scores"]),
-                effects=None if data["effects"] is None else _rows(data["effects"]),
-                stderr=None if data["stderr"] is None else _rows(data["stderr"]),
-                effect_unit=None if data["effect_unit"] is None else str(data["effect_unit"]),
-                model=dict(data["model"]),
-                method=dict(data["method"]),
-                replacer=None if data["replacer"] is None else dict(data["replacer"]),
-                seed=int(data["seed"]),
-                target=dict(data["target"]),
-                cost=_cost(data["cost"]),
-                version=str(data["version"]),
-                created=str(data["created"]),
-            )
-        except KeyError as error:
-            raise FileError(f"not a whole explanation: {error.args[0]!r} is missing") from error
-        except (TypeError, ValueError, AttributeError, ArithmeticError, InputError) as error:
-            raise FileError(f"not a whole explanation: {error}") from error
+        from reagent.explanation_json import from_dict
+
+        return from_dict(data)
 
     # --- looking (the views are reached lazily: this file knows none of them) ---
 
@@ -257,30 +294,6 @@ class Explanation:
         return f"<Explanation of {self.completion!r} by {self.method.get('id')} on {self.model.get('id')}: {best}>"
 
 
-def load(path: str | Path) -> Explanation:
-    """Read an explanation that was saved as JSON."""
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FileError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise FileError(f"{str(path)!r} is not JSON ({error}); give a file written by --json") from error
-    try:
-        return Explanation.from_dict(data)
-    except FileError as error:
-        raise FileError(f"{str(path)!r}: {error}") from error
-
-
-def _check_schema(data: Any) -> None:
-    if not isinstance(data, Mapping) or "schema" not in data:
-        raise FileError(f"not an explanation: it has no 'schema' entry (expected {SCHEMA!r})")
-    if data["schema"] != SCHEMA:
-        raise FileError(
-            f"schema {data['schema']!r} is not known to reagent {__version__}, which reads {SCHEMA!r}; "
-            "a newer reagent may read it"
-        )
-
-
 def _check_rows(name: str, rows: Rows | None, inputs: int, outputs: int) -> None:
     if rows is None:
         return
@@ -290,41 +303,25 @@ def _check_rows(name: str, rows: Rows | None, inputs: int, outputs: int) -> None
         raise InputError(f"{name} must be finite numbers")
 
 
-def _token_dict(token: Token, last: str) -> dict[str, Any]:
-    keys = ("text", "start", "end", last)
-    return {"ids": list(token.ids)} | {key: getattr(token, key) for key in keys}
+def _summed(rows: Rows, groups: Sequence[Sequence[int]], power: int = 1) -> Rows:
+    """Sums over groups of the prompt's units (of squares, for errors); what stands after the prompt stays."""
+    inputs = sum(map(len, groups))
+    return tuple(
+        (*(sum(row[i] ** power for i in group) ** (1 / power) for group in groups), *row[inputs:]) for row in rows
+    )
 
 
-def _token(entry: Mapping[str, Any]) -> Token:
-    logprob = entry.get("logprob")
+def joined(text: str, units: Sequence[Token], protected: bool = False) -> Token:
+    """Neighbours as one unit of the text; it is protected if all of them are, and as likely as all of them together."""
+    if len(units) == 1:
+        return replace(units[0], protected=protected or units[0].protected)
+    start, end = units[0].start, max(unit.end for unit in units)
+    logprobs = [unit.logprob for unit in units if unit.logprob is not None]
     return Token(
-        ids=tuple(int(i) for i in entry["ids"]),
-        text=str(entry["text"]),
-        start=int(entry["start"]),
-        end=int(entry["end"]),
-        protected=bool(entry.get("protected", False)),
-        logprob=None if logprob is None else float(logprob),
+        ids=tuple(i for unit in units for i in unit.ids),
+        text=text[start:end],
+        start=start,
+        end=end,
+        protected=protected or all(unit.protected for unit in units),
+        logprob=sum(logprobs) if logprobs else None,
     )
-
-
-def _cost_dict(cost: Cost) -> dict[str, Any]:
-    lists = {"steps": list(cost.steps), "stopped": list(cost.stopped), "runs": [list(steps) for steps in cost.runs]}
-    return asdict(cost) | lists
-
-
-def _cost(entry: Mapping[str, Any]) -> Cost:
-    return Cost(
-        **{name: int(entry[name]) for name in ("forward_passes", "tokens", "probes", "stopping_tests", "proposals")},
-        seconds=float(entry["seconds"]),
-        steps=tuple(int(n) for n in entry["steps"]),
-        stopped=tuple(str(reason) for reason in entry["stopped"]),
-        runs=tuple(tuple(int(n) for n in steps) for steps in entry.get("runs", ())),
-    )
-
-
-def _rows(rows: Sequence[Sequence[float]]) -> Rows:
-    return tuple(tuple(float(value) for value in row) for row in rows)
-
-
-def _lists(rows: Rows) -> list[list[float]]:
-    return [list(row) for row in rows]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from reagent.models.protocol import Floats, Ids
+from reagent.models.case import Floats, Ids
 from reagent.models.scripted import ScriptedModel
 
 WORDS = [f"w{i}" for i in range(20)]

@@ -12,8 +12,8 @@ import tiny
 from methods.planted import WORDS, both_needed
 from reagent import explain
 from reagent.explanation import STOPPED, Explanation
+from reagent.models.case import Ids
 from reagent.models.local import LocalModel
-from reagent.models.protocol import Ids
 
 # Every preset once, with settings that end soon.
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -5,7 +5,7 @@ import pytest
 
 from reagent.methods.effects import Design, _BetweenEffects, _BetweenProbes, _guess, _Occurrences, estimate
 from reagent.methods.reagent_fast import deal
-from reagent.models.protocol import Floats
+from reagent.models.case import Floats
 
 CANDIDATES = 10
 

@@ -11,8 +11,9 @@ from reagent.errors import InputError, UnknownNameError
 from reagent.methods import make_method
 from reagent.methods.protocol import Progress
 from reagent.methods.reagent import Published
+from reagent.models.case import Case, Floats
 from reagent.models.local import LocalModel
-from reagent.models.protocol import Case, Floats, Model
+from reagent.models.protocol import Model
 from reagent.models.scripted import ScriptedModel
 from reagent.replacers import make_replacer
 from reagent.replacers.proposals import Proposals

@@ -10,8 +10,8 @@ from reagent.explanation import Explanation
 from reagent.methods.effects import Effects
 from reagent.methods.protocol import Progress
 from reagent.methods.reagent_fast import deal, settled
+from reagent.models.case import Floats, Ids
 from reagent.models.local import LocalModel
-from reagent.models.protocol import Floats, Ids
 
 PROMPT = " ".join(f"w{i % 12 + 1}" for i in range(24))
 

@@ -9,8 +9,8 @@ from transformers import AutoModelForCausalLM, MambaConfig, PreTrainedTokenizer
 
 import tiny
 from reagent.errors import InputError
+from reagent.models.case import Ids
 from reagent.models.local import LocalModel
-from reagent.models.protocol import Ids
 
 PROMPT = "My aunt moved to Japan to teach music."
 

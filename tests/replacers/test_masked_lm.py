@@ -16,9 +16,10 @@ import masked
 from masked import COUNTRIES, DOES, MOVES, NUMBERS, PEOPLE, ROOM, ROOMS, SENTENCE, SUBJECTS
 from reagent.errors import CapabilityError, FileError, InputError
 from reagent.explanation import Token
+from reagent.models.case import Case
 from reagent.models.hub import at_hand
 from reagent.models.local import LocalModel
-from reagent.models.protocol import Case, Meter, Model
+from reagent.models.protocol import Meter, Model
 from reagent.models.scripted import ScriptedModel
 from reagent.replacers import Proposals, make_replacer, masked_lm, masked_network
 from reagent.replacers.masked_lm import MINIMUM, MaskedLMReplacer

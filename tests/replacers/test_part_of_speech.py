@@ -10,7 +10,8 @@ import pytest
 import masked
 from reagent.errors import CapabilityError, InputError
 from reagent.explanation import Token
-from reagent.models.protocol import Case, Model
+from reagent.models.case import Case
+from reagent.models.protocol import Model
 from reagent.models.scripted import ScriptedModel
 from reagent.replacers import make_replacer, part_of_speech
 

@@ -81,7 +81,53 @@ def explain(
         bool | None,
         typer.Option("--weighted", help="Replacer: draw proposals by their probability, not uniformly."),
     ] = None,
+    unit: Annotated[
+        str, typer.Option(help="What is replaced and scored whole: token, word, sentence or paragraph.")
+    ] = "token",
+    spans: Annotated[
+        Path | None,
+        typer.Option("--spans", metavar="F.json", help="Score these characters of the prompt, [[start, end], …]."),
+    ] = None,
+    marked: Annotated[
+        bool, typer.Option("--marked", help="Score the parts of the prompt that stand in ⟦ ⟧; all else stays as it is.")
+    ] = False,
+    levels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,…",
+            help="fast: units from coarse to fine, as paragraph,sentence,word. By itself, a prompt of more than 400 "
+            "tokens is explained by sentences first; --levels token does not.",
+        ),
+    ] = None,
+    span: Annotated[
+        str | None, typer.Option("--span", metavar="TEXT", help="Explain this phrase of the output as a whole.")
+    ] = None,
+    contrast: Annotated[
+        str | None,
+        typer.Option("--contrast", metavar="TEXT", help="Explain why the model did not say this instead."),
+    ] = None,
+    what_if: Annotated[
+        bool, typer.Option("--what-if", help="Also show what the model says under the strongest replacement.")
+    ] = False,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="The prompt is a message to a chat model: use the model's own template.")
+    ] = False,
+    system: Annotated[
+        str | None, typer.Option("--system", metavar="TEXT", help="Chat: a system message before it.")
+    ] = None,
+    messages: Annotated[
+        Path | None,
+        typer.Option(
+            "--messages", metavar="F.json", help='Chat: earlier messages, [{"role": …, "content": …}, …], or all of it.'
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same explanation.")] = 0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Any option of the method, as --set steps=100. See: reagent methods."
+        ),
+    ] = None,
     probes: Annotated[int | None, typer.Option(metavar="N", help="fast: exactly N probes, no early stop.")] = None,
     response: Annotated[
         str | None, typer.Option(help="fast: what is measured, logprob or g (the published response).")
@@ -111,21 +157,27 @@ def explain(
 
     Example: reagent explain "My aunt moved to Japan. She rents a flat in the capital," --max-new-tokens 1
     """
-    from reagent.api import check_words
+    from reagent.api import choose_replacer
     from reagent.api import explain as explain_prompt
+    from reagent.asking import check_prompt, check_question, check_units
     from reagent.cli.progress import progress_bar, waiting
+    from reagent.cli.question import conversation, parts
     from reagent.methods import make_method
-    from reagent.replacers import make_replacer
 
-    text = _prompt(prompt, file)
+    in_chat = chat or system is not None or messages is not None
+    text = "" if in_chat and messages is not None and prompt is None and file is None else _prompt(prompt, file)
+    if in_chat and (marked or spans is not None):
+        raise InputError("--spans and --marked count characters of a plain prompt: leave them out in a chat")
+    text, chosen = parts(text, spans, marked)
+    given = check_prompt(conversation(text, system, messages) if in_chat else text)
     if target is not None and max_new_tokens is not None:
         raise InputError("give --target or --max-new-tokens, not both: a target is explained whole")
     new_tokens = 10 if max_new_tokens is None else max_new_tokens
-    check_words(text, target, new_tokens, seed)
+    check_question(target, span, contrast, new_tokens, seed)
     if token is not None and (token < 0 or (target is None and token >= new_tokens)):
         raise InputError(f"there will be no output token {token}: they are numbered from 0, in the order of the text")
     kept = int(keep) if keep is not None and keep >= 1 and keep.is_integer() else keep
-    options = _given(
+    options = _settings(settings) | _given(
         probes=probes,
         response=response,
         max_steps=max_steps,
@@ -136,11 +188,12 @@ def explain(
         ahead=ahead,
     )
     # What is wrong with the words is said before a model is loaded.
-    make_method(method, preset, **options)
+    steps = None if levels is None else [level.strip() for level in levels.split(",")]
+    check_units(unit, chosen, steps, make_method(method, preset, **options)[0], method)
     if masked_lm is not None and replacer == "auto":
         replacer = "roberta"
     replacing = _given(candidates=candidates, model=masked_lm, weighted=weighted)
-    make_replacer(replacer, **replacing)
+    choose_replacer(method, replacer, replacing, what_if)
     _check_outputs(json, html, png)
     with waiting(f"loading {model}", quiet):
         from reagent.models import load_model
@@ -149,9 +202,15 @@ def explain(
     with progress_bar("explaining", quiet) as report:
         why = explain_prompt(
             loaded,
-            text,
+            given,
             target=target,
             max_new_tokens=new_tokens,
+            unit=unit,
+            spans=chosen,
+            levels=steps,
+            span=span,
+            contrast=contrast,
+            what_if=what_if,
             method=method,
             preset=preset,
             replacer=replacer,
@@ -180,7 +239,7 @@ def show(
     quiet: Annotated[bool, typer.Option("--quiet", help="Only write the files asked for.")] = False,
 ) -> None:
     """Look at a saved explanation again."""
-    from reagent.explanation import load
+    from reagent.explanation_json import load
 
     _check_outputs(None, html, png)
     why = load(file)
@@ -195,11 +254,13 @@ def methods() -> None:
     from reagent.methods import METHODS
 
     for name, entry in METHODS.items():
-        typer.echo(f"{name}: {entry.summary} (needs: {entry.needs})")
+        typer.echo(f"{name}: {entry.summary}")
+        typer.echo(f"    needs: {entry.needs}; forward passes: {entry.cost}")
         for preset, (settings, summary) in entry.presets.items():
             values = ", ".join(f"{key}={value}" for key, value in settings.info.items())
-            typer.echo(f"  --preset {preset}: {summary}")
-            typer.echo(f"      {values}")
+            typer.echo(f"    --preset {preset}: {summary}" if len(entry.presets) > 1 else f"    {summary}")
+            if values:
+                typer.echo(f"        {values}")
 
 
 @app.command()
@@ -232,6 +293,22 @@ def _prompt(prompt: str | None, file: Path | None) -> str:
 def _without_line_end(text: str) -> str:
     """Editors and `echo` end a file with a line end that nobody means as part of the prompt."""
     return text.removesuffix("\n").removesuffix("\r")
+
+
+def _settings(pairs: list[str] | None) -> dict[str, Any]:
+    """NAME=VALUE, where a value that looks like a number, true, false or null is one."""
+    from json import JSONDecodeError, loads
+
+    options: dict[str, Any] = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise InputError(f"--set takes NAME=VALUE, got {pair!r}")
+        try:
+            options[name.strip()] = loads(value)
+        except JSONDecodeError:
+            options[name.strip()] = value
+    return options
 
 
 def _given(**options: Any) -> dict[str, Any]:

@@ -20,14 +20,17 @@ class MethodEntry:
     """A method as a person finds it in a list; the first preset is the default."""
 
     summary: str
-    needs: str
+    needs: str  # from a model: probabilities, gradients, attentions, or nothing
+    cost: str  # in forward passes
     presets: dict[str, tuple[Method, str]]
+    replaces: bool = True  # whether it needs something to stand in for a unit
 
 
 METHODS: dict[str, MethodEntry] = {
     "reagent": MethodEntry(
         "replaces tokens and watches how much less likely the target becomes",
         "probabilities",
+        "64 to 256 for all targets together (fast); up to 6,000 for each target (paper)",
         {
             "fast": (Fast(), "shared, dealt probes; effects in nats with standard errors; stops when settled"),
             "paper": (Published(), "as published: replace 30 %, keep 30 % in the stopping test, 3 runs of 1,000 steps"),
@@ -51,8 +54,9 @@ def make_method(name: str = "reagent", preset: str | None = None, **options: Any
     chosen = preset or next(iter(presets))
     if chosen not in presets:
         raise UnknownNameError(f"preset of method {name!r}", chosen, presets)
-    method = with_options(presets[chosen][0], options, f"preset {chosen!r} of method {name!r}")
-    return method, {"id": name, "preset": chosen, **method.info}
+    owner = f"preset {chosen!r} of method {name!r}" if len(presets) > 1 else f"method {name!r}"
+    method = with_options(presets[chosen][0], options, owner)
+    return method, {"id": name, "preset": chosen if len(presets) > 1 else None, **method.info}
 
 
 __all__ = ["METHODS", "Attribution", "Method", "Progress", "Report", "make_method"]

@@ -13,15 +13,18 @@ with them the strength of the ridge. What is reported is the mean over candidate
 Its standard error has two parts. The posterior knows how far the shrinkage may have gone and which
 candidates were not tried, but believes that noise is alike in all probes. The residuals know better,
 since tokens that act together make some probes far noisier than others: their part is the variance that
-they give the estimate (heteroscedasticity-consistent, HC2). The two are added, which is cautious.
+they give the estimate (heteroscedasticity-consistent, HC2). The two are added, which is cautious; and as
+what is known of a token rests on the few probes that replaced it, the error is stretched as Student's t
+of so many observations is wider than the normal distribution, so that ± 1.96 of it covers 95 %.
 """
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import ndtri, stdtrit
 
-from reagent.models.protocol import Floats, Ids, Mask
+from reagent.models.case import Floats, Ids, Mask
 
 ROUNDS = 16  # of EM: fewer are too cautious, more sharpen the variances beyond what the probes can tell
 DEGREES = 1.0  # how much a token's variance leans on the usual one: as one observation
@@ -59,7 +62,13 @@ def estimate(design: Design, y: Floats) -> Effects:
     variances = _learn(found, solver, _guess(design, y))
     mean, known, robust = solver.posterior(variances)
     unseen = (design.weights**2).sum(1) - found.seen_weight**2 @ found.belongs
-    return Effects(mean, np.sqrt(np.maximum(known + unseen * variances.candidate, 0) + robust))
+    error = np.sqrt(np.maximum(known + unseen * variances.candidate, 0) + robust)
+    return Effects(mean, error * _stretch(design.replaced.sum(0)))
+
+
+def _stretch(observations: Ids) -> Floats:
+    """How much wider Student's t is than the normal distribution, at 95 %."""
+    return np.asarray(stdtrit(np.maximum(observations - 1, 2), 0.975) / ndtri(0.975))
 
 
 def _guess(design: Design, y: Floats) -> _Variances:

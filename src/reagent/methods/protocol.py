@@ -7,7 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from reagent.explanation import Explanation
-from reagent.models.protocol import Case, Floats, Model
+from reagent.models.case import Case, Floats
+from reagent.models.protocol import Model
 from reagent.replacers.proposals import Proposals
 
 
@@ -30,7 +31,7 @@ class Attribution:
 class Progress:
     """How far a method is; `total` may shrink when a search stops early. `partial` is what is known so far.
 
-    A method hands out an Attribution; `explain` passes it on as an Explanation.
+    A method hands out an Attribution; the caller of `explain` gets it as an Explanation.
     """
 
     done: int

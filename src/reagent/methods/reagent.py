@@ -14,7 +14,8 @@ import numpy as np
 
 from reagent.errors import InputError
 from reagent.methods.protocol import Attribution, Progress, Report, silent
-from reagent.models.protocol import Case, Floats, Ids, Mask, Model, TargetScores
+from reagent.models.case import Answers, Case, Floats, Ids, Mask
+from reagent.models.protocol import Model
 from reagent.options import check_range, check_whole
 from reagent.replacers.proposals import Proposals
 
@@ -77,11 +78,11 @@ class Published:
             block = min(block, self.max_steps - steps)
             chosen_by, replaced_by, tested_by = rng.random((block, 3, n)).swapaxes(0, 1)
             selection = _smallest(chosen_by, replaced)  # line 3: R, [block, n]
-            gain = target.gain(selection, replaced_by)[:, None]  # lines 4 and 5, [block, 1]
+            gain = target.gain(selection, replaced_by)  # lines 4 and 5, [block, 1]
             # Line 6, Eq. 5 and 6: + on what was replaced, − on what was not, since logit(1 − p) = −logit(p).
             path = np.cumsum(np.concatenate([state[None], np.where(selection, gain, -gain)]), axis=0)
             unimportant = _smallest(path[:-1], n - int(kept))
-            met = target.score(unimportant, tested_by).rank < self.top_k  # line 2, before each of the steps
+            met = target.score(unimportant, tested_by).rank[:, 0] < self.top_k  # line 2, before each of the steps
             work.add(block, left=self.max_steps - steps - block, run_is_over=bool(met.any()))
             if met.any():
                 first = int(met.argmax())
@@ -105,40 +106,35 @@ class _Run(NamedTuple):
 
 @dataclass(frozen=True)
 class _Target:
-    """One output token and the n positions before it that may be replaced."""
+    """One output unit and the n units before it that may be replaced."""
 
     model: Model
-    ids: Ids  # [position + 1], the target last
+    case: Case  # with this output unit alone
     free: Ids  # [n]
-    proposals: Proposals  # for the free positions
-    probability: float  # p(x_t | X)
+    proposals: Proposals
 
     @classmethod
     def of(cls, model: Model, case: Case, proposals: Proposals, t: int) -> "_Target":
-        position = len(case.input) + t
-        free = np.flatnonzero(proposals.replaceable[:position])
-        logprob = case.output[t].logprob
-        assert logprob is not None, "the case comes with log-probabilities"
-        return cls(model, case.ids[: position + 1], free, proposals.at(free), float(np.exp(logprob)))
+        return cls(model, case.alone(t), np.flatnonzero(proposals.replaceable[: len(case.input) + t]), proposals)
 
     @property
     def size(self) -> int:
         return len(self.free)
 
-    def score(self, selection: Mask, uniform: Floats) -> TargetScores:
-        """Replace the selected positions [batch, n] and ask for the target: [batch] each."""
-        sequences = np.repeat(self.ids[None], len(selection), axis=0)
-        sequences[:, self.free] = np.where(selection, self.proposals.draw(uniform), self.ids[self.free])
-        answer = self.model.score(sequences, np.array([len(self.ids) - 1]), self.ids[-1:])
-        return TargetScores(answer.logprob[:, 0], answer.rank[:, 0])
+    def score(self, selection: Mask, uniform: Floats) -> Answers:
+        """Replace the selected units [batch, n] and ask for the target, [batch, 1]."""
+        columns = self.proposals.columns(uniform, self.free)
+        sequences = self.proposals.sequences(selection, columns, self.free)
+        return self.case.answers(self.model, sequences[:, : len(self.case.ids)])
 
     def gain(self, selection: Mask, uniform: Floats) -> Floats:
         """g of a replacement: how much less likely the target became (Eq. 4), on the scale of the scores."""
-        return gain(self.probability - np.exp(self.score(selection, uniform).logprob))
+        before, after = self.case.values[None], self.score(selection, uniform).value
+        return gain(self.case.probability(before) - self.case.probability(after))
 
     def spread(self, scores: Floats) -> Floats:
-        """Scores of the free positions among all positions: what may not be replaced has 0."""
-        row = np.zeros(len(self.ids) - 1)
+        """Scores of the free units among all units: what may not be replaced has 0."""
+        row = np.zeros(len(self.case.input))
         row[self.free] = scores
         return row
 

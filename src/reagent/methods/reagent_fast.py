@@ -12,7 +12,7 @@ token happened to be replaced:
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,8 @@ from reagent.explanation import SURE
 from reagent.methods.effects import Design, Effects, estimate
 from reagent.methods.protocol import Attribution, Progress, Report, silent
 from reagent.methods.reagent import gain
-from reagent.models.protocol import Case, Floats, Ids, Mask, Model
+from reagent.models.case import Case, Floats, Ids, Mask
+from reagent.models.protocol import Model
 from reagent.options import check_range, check_whole
 from reagent.replacers.proposals import Proposals
 
@@ -61,15 +62,15 @@ class Fast:
     ) -> Attribution:
         """Explain all output tokens with the same probes."""
         count = self.probes or self.max_probes
-        free = np.flatnonzero(proposals.replaceable[: len(case.ids) - 1])  # the last target replaces nothing
-        table = proposals.at(free)
+        free = np.flatnonzero(proposals.replaceable[:-1])  # the last target replaces nothing
         hand = max(1, round(self.ratio * len(free)))
-        replaced, uniform = deal(len(free), hand, count, table.strata(MOST_STRATA), rng)
-        rows = _Rows(case, free, Design(replaced, table.columns(uniform), table.normalised))
+        replaced, uniform = deal(len(free), hand, count, proposals.strata(MOST_STRATA), rng)
+        columns = proposals.columns(uniform, free)
+        rows = _Rows(case, free, Design(replaced, columns, proposals.normalised[free]))
         answers = np.empty((0, len(case.output)))
         for stop in self._looks(count):
             for block in _blocks(len(answers), stop):
-                sequences = _substitute(case.ids, free, replaced[block], table.ids_at(rows.design.column[block]))
+                sequences = proposals.sequences(replaced[block], columns[block], free)
                 answers = np.concatenate([answers, self._respond(model, case, sequences)])
                 report(Progress(len(answers), count, "probes"))
             found = self._attribution(rows, answers)
@@ -80,15 +81,24 @@ class Fast:
                 break
         return found
 
+    def part(self, level: int, levels: int) -> "Fast":
+        """With its share of the probes, where several levels share them."""
+
+        def share(count: int) -> int:
+            return max(1, (count + level) // levels)
+
+        return replace(self, probes=self.probes and share(self.probes), max_probes=share(self.max_probes))
+
     def _looks(self, count: int) -> list[int]:
         """After how many probes to look whether it is enough; the last is the end."""
         return [count] if self.probes else [*range(FIRST_LOOK, count, FIRST_LOOK), count]
 
     def _respond(self, model: Model, case: Case, sequences: Ids) -> Floats:
         """What each probe cost each target; [probes, targets]."""
-        before = np.array([token.logprob for token in case.output], dtype=np.float64)
-        after = model.score(sequences, case.positions, case.targets).logprob
-        return np.asarray(before - after) if self.response == "logprob" else gain(np.exp(before) - np.exp(after))
+        before, after = case.values[None], case.answers(model, sequences).value
+        if self.response == "logprob":
+            return np.asarray(before - after)
+        return gain(case.probability(before) - case.probability(after))
 
     def _attribution(self, rows: "_Rows", answers: Floats) -> Attribution:
         effects = [estimate(*rows.seen(answers, t)) for t in range(answers.shape[1])]
@@ -172,9 +182,3 @@ def settled(effects: Effects, top: int) -> bool:
 def _blocks(start: int, stop: int) -> Iterator[slice]:
     for begin in range(start, stop, BLOCK):
         yield slice(begin, min(begin + BLOCK, stop))
-
-
-def _substitute(ids: Ids, free: Ids, replaced: Mask, substitutes: Ids) -> Ids:
-    sequences = np.repeat(ids[None], len(replaced), axis=0)
-    sequences[:, free] = np.where(replaced, substitutes, ids[free])
-    return sequences

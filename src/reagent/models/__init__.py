@@ -12,7 +12,8 @@ gguf.py       GGUF files as folders that `transformers` loads
 scripted.py   a plain function as a model, for tests
 """
 
+from reagent.models.case import Case
 from reagent.models.loading import load_model
-from reagent.models.protocol import Case, Model
+from reagent.models.protocol import Model
 
 __all__ = ["Case", "Model", "load_model"]

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,12 @@ import torch
 
 from reagent.errors import InputError
 from reagent.explanation import Token
+from reagent.models.case import Case, Ids
+from reagent.models.chat import Chat, check_target, render
 from reagent.models.prefix import GrowingPrefix, SharedPrefix, batches
-from reagent.models.protocol import Case, Ids, Meter, Predictions, TargetScores
+from reagent.models.protocol import Meter, Predictions, TargetScores
 from reagent.models.tokens import Span, spans_by_decoding, spellings, tile
+from reagent.units import assign
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -88,13 +92,29 @@ class LocalModel:
     def case(self, prompt: str, target: str | None = None, max_new_tokens: int = 10) -> Case:
         if not prompt.strip():
             raise InputError("the prompt is empty: give some text to explain")
-        source = self._read(prompt)
+        return self._case(prompt, self._read(prompt), True, target, max_new_tokens)
+
+    def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
+        text, places = render(self.tokenizer, messages, self._name)
+        if target is not None:
+            check_target(self.tokenizer, messages, target, self._name)
+        source = self._read(text, special=False)  # the template has written them
+        inside = assign([(token.start, token.end) for token in source], [(m.start, m.end) for m in places], text)
+        source = tuple(
+            replace(token, protected=token.protected or message is None)
+            for token, message in zip(source, inside, strict=True)
+        )
+        return replace(self._case(text, source, False, target, max_new_tokens), messages=places)
+
+    def _case(
+        self, prompt: str, source: tuple[Token, ...], special: bool, target: str | None, max_new_tokens: int
+    ) -> Case:
         ids = [i for token in source for i in token.ids]
         if target is None:
             self._check_length(len(ids) + max_new_tokens, f"{max_new_tokens} new tokens")
             completion, output = self._continue(ids, max_new_tokens)
         else:
-            completion, output = target, self._read_target(prompt, ids, target)
+            completion, output = target, self._read_target(prompt, special, ids, target)
             self._check_length(len(ids) + len(output), "the target")
         return Case(prompt, completion, source, output)
 
@@ -121,11 +141,11 @@ class LocalModel:
             spans.pop()
         return ids, spans
 
-    def _read_target(self, prompt: str, ids: list[int], target: str) -> tuple[Token, ...]:
+    def _read_target(self, prompt: str, special: bool, ids: list[int], target: str) -> tuple[Token, ...]:
         """The target as the tokens that follow the prompt; alone, where the two would merge into one token."""
         if not target:
             raise InputError("the target is empty: give the text that the model said, or leave --target out")
-        together = self._read(prompt + target)
+        together = self._read(prompt + target, special)
         n = len(prompt)
         if [t.ids[0] for t in together[: len(ids)]] == ids and all(t.start >= n for t in together[len(ids) :]):
             return tuple(Token(t.ids, t.text, t.start - n, t.end - n) for t in together[len(ids) :])

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
 
-from reagent.models.protocol import Ids
+from reagent.models.case import Ids
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

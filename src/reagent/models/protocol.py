@@ -5,18 +5,12 @@ small protocol of its own, which a model may or may not have.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
-
-from reagent.errors import CapabilityError, InputError
-from reagent.explanation import Token
-
-Ids = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
+from reagent.errors import CapabilityError
+from reagent.models.case import Case, Floats, Ids
+from reagent.models.chat import Chat
 
 
 class TargetScores(NamedTuple):
@@ -43,48 +37,6 @@ class Meter:
     def add(self, sequences: int, length: int) -> None:
         self.forward_passes += sequences
         self.tokens += sequences * length
-
-
-@dataclass(frozen=True)
-class Case:
-    """One thing to explain: a prompt and its continuation, as this model's tokens."""
-
-    prompt: str
-    completion: str
-    input: tuple[Token, ...]
-    output: tuple[Token, ...]
-
-    def __post_init__(self) -> None:
-        if not any(not token.protected for token in self.input):
-            raise InputError("there is nothing to explain: the prompt has no token that may be replaced")
-        if not self.output:
-            raise InputError("there is nothing to explain: the continuation is empty")
-
-    @property
-    def ids(self) -> Ids:
-        """Prompt and continuation as one sequence [len(input) + len(output)]."""
-        return np.array([i for token in self.input + self.output for i in token.ids], dtype=np.int64)
-
-    @property
-    def protected(self) -> Mask:
-        """Which positions of `ids` must never be replaced."""
-        return np.array([token.protected for token in self.input + self.output])
-
-    @property
-    def positions(self) -> Ids:
-        """Where the targets stand in `ids`: one for each output token."""
-        return np.arange(len(self.input), len(self.input) + len(self.output))
-
-    @property
-    def targets(self) -> Ids:
-        """The ids of the output tokens."""
-        return self.ids[self.positions]
-
-    def with_logprobs(self, model: "Model") -> "Case":
-        """The same case, with log p(x_t | X) beside every output token: one forward pass."""
-        logprobs = model.score(self.ids[None], self.positions, self.targets).logprob[0]
-        output = (replace(token, logprob=float(p)) for token, p in zip(self.output, logprobs, strict=True))
-        return replace(self, output=tuple(output))
 
 
 class Model(Protocol):
@@ -118,6 +70,15 @@ class PredictsTokens(Protocol):
 
         Special tokens are left out. Fewer than `k` come back where the vocabulary is smaller.
         """
+        ...
+
+
+@runtime_checkable
+class Chats(Protocol):
+    """Has a chat template (needed by --chat)."""
+
+    def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
+        """The case of an answer to `messages`; what the template adds is protected."""
         ...
 
 

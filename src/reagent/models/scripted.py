@@ -8,7 +8,8 @@ import numpy as np
 
 from reagent.errors import InputError
 from reagent.explanation import Token
-from reagent.models.protocol import Case, Floats, Ids, Meter, Predictions, TargetScores
+from reagent.models.case import Case, Floats, Ids
+from reagent.models.protocol import Meter, Predictions, TargetScores
 
 
 class ScriptedModel:

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from reagent.models.protocol import Case, Floats, HasVocabulary, Ids, Model, PredictsTokens, require
+from reagent.models.case import Case, Floats, Ids
+from reagent.models.protocol import HasVocabulary, Model, PredictsTokens, require
 from reagent.options import check_whole
 from reagent.replacers.proposals import Proposals, table
 

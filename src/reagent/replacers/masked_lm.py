@@ -25,8 +25,9 @@ from typing import Any
 
 import numpy as np
 
+from reagent.models.case import Case
 from reagent.models.hub import revision_at_hand
-from reagent.models.protocol import Case, Model
+from reagent.models.protocol import Model
 from reagent.models.tokens import Span
 from reagent.options import check_whole
 from reagent.replacers.masked_network import Fill, load

@@ -30,7 +30,8 @@ import numpy as np
 
 from reagent.errors import InputError
 from reagent.models import cache
-from reagent.models.protocol import Case, Ids, Model
+from reagent.models.case import Case, Ids
+from reagent.models.protocol import Model
 from reagent.models.tokens import Span
 from reagent.options import check_whole
 from reagent.replacers.proposals import Proposals, table

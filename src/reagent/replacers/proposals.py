@@ -1,68 +1,107 @@
-"""Proposals: for each position, the tokens that may stand in its place. Drawing is the same for every replacer."""
+"""Proposals: for each unit, what may stand in its place. Drawing is the same for every replacer."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
 
-from reagent.models.protocol import Case, Floats, Ids, Mask, Model
+from reagent.models.case import Case, Floats, Ids, Mask
+from reagent.models.protocol import Model
 
 
 @dataclass(frozen=True)
 class Proposals:
-    """A table of replacements, K for each position; weight 0 marks a place in the table that is not used.
+    """What may stand in each unit's place, K alternatives each; weight 0 marks a place that is not used.
+
+    A replacer fills it for single tokens, K for each position. Cut into larger units (`by_units`), an
+    alternative of a unit is one token for each of its positions.
 
     >>> table = Proposals(original=np.array([7, 8]), ids=np.array([[1, 2], [3, 0]]), weights=np.array([[1, 1], [1, 0]]))
-    >>> table.draw(np.array([[0.2, 0.9], [0.7, 0.1]]))
+    >>> columns = table.columns(np.array([[0.2, 0.9], [0.7, 0.1]]))
+    >>> table.sequences(np.array([[True, True], [True, False]]), columns)
     array([[1, 3],
-           [2, 3]])
+           [2, 8]])
     """
 
     original: Ids  # [length]
-    ids: Ids  # [length, K]
-    weights: Floats  # [length, K], any scale, the original token has none
+    ids: Ids  # [length, K]; the original where a position has nothing to be replaced by
+    weights: Floats  # [units, K], any scale
     foreign_passes: int = 0  # of another model, which made the table
+    unit_of: Ids | None = None  # [length], the unit of each position; None where every position is one
 
     @property
     def replaceable(self) -> Mask:
-        """Positions that have at least one proposal."""
+        """Units that have at least one proposal."""
         return np.asarray(self.weights.sum(-1) > 0)
 
-    def at(self, positions: Ids) -> "Proposals":
-        """The same table for some of the positions."""
-        return Proposals(self.original[positions], self.ids[positions], self.weights[positions])
+    @property
+    def normalised(self) -> Floats:
+        """The weights of each unit as shares of 1; all 0 where there is no proposal."""
+        total = self.weights.sum(-1, keepdims=True)  # [units, 1]
+        return np.asarray(self.weights / np.where(total > 0, total, 1))
 
-    def draw(self, uniform: Floats) -> Ids:
-        """A replacement for every position, [batch, length], by inverting the weights at `uniform` in [0, 1).
+    def columns(self, uniform: Floats, units: Ids | None = None) -> Ids:
+        """Which of the K proposals of each unit (or of `units` only) the numbers in [0, 1) choose; [batch, units].
 
         The numbers come from outside so that the same draws can be made one by one or in one go.
         """
-        return self.ids_at(self.columns(uniform))
-
-    def columns(self, uniform: Floats) -> Ids:
-        """Which of the K proposals the numbers choose; [batch, length]."""
-        cumulative = np.cumsum(self.normalised, axis=-1)
+        weights = self.weights if units is None else self.weights[units]
+        cumulative = np.cumsum(self.normalised if units is None else self.normalised[units], axis=-1)
         column = np.empty(uniform.shape, dtype=np.int64)
         for i, row in enumerate(cumulative):
             column[:, i] = np.searchsorted(row, uniform[:, i] * row[-1], side="right")
         # Rounding must not carry a draw past the last proposal that has a weight.
-        last = np.where(self.weights > 0, np.arange(self.weights.shape[1]), 0).max(-1)
+        last = np.where(weights > 0, np.arange(weights.shape[1]), 0).max(-1)
         return np.asarray(np.minimum(column, last))
 
-    def ids_at(self, columns: Ids) -> Ids:
-        """The proposals in these columns; where a position has none, its own token."""
-        return np.where(self.replaceable, self.ids[np.arange(len(self.ids)), columns], self.original)
+    def sequences(self, replaced: Mask, columns: Ids, units: Ids | None = None) -> Ids:
+        """The text with the marked units replaced, [batch, length]; `units` names those that the columns stand for."""
+        if units is not None:
+            some, columns, replaced = (columns, replaced), *self._blank(len(replaced))
+            columns[:, units], replaced[:, units] = some
+        if self.unit_of is not None:
+            replaced, columns = replaced[:, self.unit_of], columns[:, self.unit_of]
+        return np.where(replaced, self.ids[np.arange(len(self.ids)), columns], self.original)
 
-    @property
-    def normalised(self) -> Floats:
-        """The weights of each position as shares of 1; all 0 where there is no proposal."""
-        total = self.weights.sum(-1, keepdims=True)  # [length, 1]
-        return np.asarray(self.weights / np.where(total > 0, total, 1))
+    def draw(self, uniform: Floats) -> Ids:
+        """The text with every unit replaced, [batch, length], by inverting the weights at `uniform` [batch, units]."""
+        return self.sequences(np.broadcast_to(self.replaceable, uniform.shape), self.columns(uniform))
 
     def strata(self, most: int) -> int:
         """Into how many equal parts draws should be dealt: one for each proposal, if they are few."""
         return int(np.clip((self.weights > 0).sum(-1).max(initial=1), 1, most))
+
+    def by_units(self, case: Case, rng: np.random.Generator) -> "Proposals":
+        """The same table for the units of `case`.
+
+        A unit of several tokens gets K alternatives, each drawn token by token, so that every candidate of
+        every token occurs about as often as its weight says. A protected unit has none.
+        """
+        k = self.weights.shape[1]
+        ids, weights = self.ids.copy(), np.zeros((len(case.units), k))
+        for unit, (start, stop) in enumerate(pairwise(case.begins)):
+            inside = [i for i in range(start, stop) if self.weights[i].any()]
+            if case.protected[unit] or not inside:
+                continue
+            if stop - start == 1:
+                weights[unit] = self.weights[start]
+                continue
+            weights[unit] = 1.0
+            dealt = rng.permuted(np.tile(np.arange(k)[:, None], len(inside)), axis=0)  # [K, tokens]
+            columns = self.columns((dealt + rng.random(dealt.shape)) / k, np.array(inside))
+            ids[inside] = self.ids[inside, columns].T
+        return replace(self, ids=ids, weights=weights, unit_of=case.unit_of)
+
+    def only(self, units: Mask) -> "Proposals":
+        """The same table, in which all other units stay as they are."""
+        return replace(self, weights=np.where(units[:, None], self.weights, 0.0))
+
+    def _blank(self, batch: int) -> tuple[Ids, Mask]:
+        return np.zeros((batch, len(self.weights)), dtype=np.int64), np.zeros(
+            (batch, len(self.weights)), dtype=np.bool_
+        )
 
 
 class Replacer(Protocol):
@@ -79,7 +118,13 @@ class Replacer(Protocol):
 
 
 def table(case: Case, ids: Ids, weights: Floats) -> Proposals:
-    """Proposals without what must not be proposed: the original token, and anything for protected positions."""
+    """Proposals for single tokens, without the original and without any for protected tokens."""
     original = case.ids
     allowed = (ids != original[:, None]) & ~case.protected[:, None]
-    return Proposals(original, ids, np.where(allowed, weights, 0.0))
+    weights = np.where(allowed, weights, 0.0)
+    return Proposals(original, np.where(weights.any(-1, keepdims=True), ids, original[:, None]), weights)
+
+
+def nothing(case: Case) -> Proposals:
+    """The table of a method that replaces nothing."""
+    return Proposals(case.ids, case.ids[:, None], np.zeros((len(case.ids), 1)))

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from reagent.models.protocol import Case, HasVocabulary, Model, PredictsTokens, require
+from reagent.models.case import Case
+from reagent.models.protocol import HasVocabulary, Model, PredictsTokens, require
 from reagent.options import check_whole
 from reagent.replacers.proposals import Proposals, table
 

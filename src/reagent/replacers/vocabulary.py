@@ -5,7 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
-from reagent.models.protocol import Ids, Mask, Model, SpellsTokens, require
+from reagent.models.case import Ids, Mask
+from reagent.models.protocol import Model, SpellsTokens, require
 
 
 class Vocabulary:
