@@ -1,0 +1,104 @@
+"""A case cut into units, and the questions that can be asked about its output."""
+
+import numpy as np
+import pytest
+
+import tiny
+from reagent.explanation import Token
+from reagent.models.case import BEHIND, Case
+from reagent.models.local import LocalModel
+from reagent.models.protocol import Model
+
+PROMPT = "My aunt moved to Japan to teach music."
+
+
+@pytest.fixture(params=["gpt2", "opt"])
+def model(request: pytest.FixtureRequest) -> LocalModel:
+    return LocalModel(tiny.network_of(request.param), tiny.tokenizer_of(request.param))
+
+
+@pytest.fixture
+def case(model: LocalModel) -> Case:
+    return model.case(PROMPT, target=" She rents a flat").with_logprobs(model)
+
+
+def test_units_keep_every_token_and_every_character(case: Case) -> None:
+    groups = [i // 3 for i in range(len(case.input))]
+    cut = case.by_units(groups)
+    assert cut.ids.tolist() == case.ids.tolist()
+    assert [i for unit in cut.input for i in unit.ids] == [i for token in case.input for i in token.ids]
+    inside = [unit for unit in cut.input if unit.end > unit.start]
+    assert "".join(unit.text for unit in inside) == PROMPT
+    assert all(PROMPT[unit.start : unit.end] == unit.text for unit in inside)
+    assert cut.unit_of.tolist() == [u for u, unit in enumerate(cut.units) for _ in unit.ids]
+    assert (cut.protected == [unit.protected for unit in cut.units]).all()
+    # A start token, which stands outside the text, is no part of the first unit.
+    assert [unit.protected for unit in cut.input].count(True) == [t.protected for t in case.input].count(True)
+
+
+def test_cutting_by_tokens_changes_nothing(case: Case) -> None:
+    assert case.by_units(range(len(case.input))) == case
+
+
+def test_what_belongs_to_no_group_is_protected(case: Case) -> None:
+    n = len(case.input)
+    cut = case.by_units([0 if i < n // 2 else None for i in range(n)])
+    assert [unit.protected for unit in cut.input][-2:] == [False, True]
+
+
+def test_a_phrase_is_as_likely_as_its_tokens_together(model: LocalModel, case: Case) -> None:
+    words = case.completion
+    phrase = case.with_phrase(words.index("rents"), words.index("rents") + len("rents a"))
+    joined = next(unit for unit in phrase.output if len(unit.ids) > 1)
+    assert joined.text == " rents a"
+    parts = [token for token in case.output if joined.start <= token.start < joined.end]
+    assert joined.logprob == pytest.approx(sum(token.logprob or 0 for token in parts))
+    answers = phrase.answers(model, phrase.ids[None])
+    np.testing.assert_allclose(answers.value[0], phrase.values, atol=1e-5)
+    singles = case.answers(model, case.ids[None])
+    first = case.output.index(parts[0])
+    assert answers.rank[0, first] == singles.rank[0, first : first + len(parts)].max()
+
+
+def test_a_contrast_is_the_log_odds_where_the_two_part(model: LocalModel, case: Case) -> None:
+    other = Token((7,), "?", 0, 1)
+    contrast = case.against(other, 1).with_logprobs(model)
+    assert len(contrast.output) == 2
+    assert contrast.completion == case.completion[: case.output[1].end]
+    place = len(case.input) + 1
+    both = model.score(case.ids[None], np.array([place, place]), np.array([case.ids[place], 7])).logprob[0]
+    assert contrast.values[1] == pytest.approx(both[0] - both[1], abs=1e-5)
+    answers = contrast.answers(model, contrast.ids[None])
+    assert answers.value[0, 1] == pytest.approx(both[0] - both[1], abs=1e-5)
+    assert answers.rank[0, 1] == (0 if both[0] > both[1] else BEHIND)
+    chance = contrast.probability(answers.value)[0, 1]
+    assert chance == pytest.approx(np.exp(both[0]) / np.exp(both).sum(), abs=1e-5)
+    # What is not contrasted is as before.
+    assert answers.value[0, 0] == pytest.approx(case.values[0], abs=1e-5)
+
+
+def test_one_output_alone_has_the_others_as_its_input(model: LocalModel, case: Case) -> None:
+    for t in range(len(case.output)):
+        alone = case.alone(t)
+        assert alone.ids.tolist() == case.ids[: len(case.input) + t + 1].tolist()
+        assert alone.prompt + alone.completion == (PROMPT + case.completion)[: len(PROMPT) + case.output[t].end]
+        np.testing.assert_allclose(alone.answers(model, alone.ids[None]).value[0], case.values[t], atol=1e-5)
+
+
+def test_proposals_of_a_unit_replace_it_whole_and_nothing_else(model: Model, case: Case) -> None:
+    from reagent.replacers import make_replacer
+
+    proposals = make_replacer("random", candidates=4).propose(model, case, np.random.default_rng(0))
+    cut = case.by_units([i // 4 for i in range(len(case.input))])
+    table = proposals.by_units(cut, np.random.default_rng(1))
+    assert table.replaceable.tolist() == (~cut.protected).tolist()
+    unit = 1 if not cut.input[1].protected else 2
+    for column in range(table.weights.shape[1]):
+        replaced = np.arange(len(cut.units))[None] == unit
+        row = table.sequences(replaced, np.full(replaced.shape, column))[0]
+        differs = row != case.ids
+        assert differs[cut.begins[unit] : cut.begins[unit + 1]].all()
+        assert not differs[cut.unit_of != unit].any()
+    # Every candidate of every token is used equally often.
+    inside = range(cut.begins[unit], cut.begins[unit + 1])
+    assert all(sorted(table.ids[i]) == sorted(proposals.ids[i]) for i in inside)
