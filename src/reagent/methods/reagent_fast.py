@@ -27,8 +27,9 @@ from reagent.models.protocol import Model
 from reagent.options import check_range, check_whole
 from reagent.replacers.proposals import Proposals
 
-FIRST_LOOK = 64  # probes before the ranking is looked at, and between two looks
 BLOCK = 32
+EACH = 4  # where units are few, so many probes for each are looked at first
+COARSE_LOOK = 32  # a level that only says where to look closer is looked at earlier
 MOST_STRATA = 16
 RESPONSES = {"logprob": "nats", "g": "g"}  # what is measured of a probe, and its unit
 NEGLIGIBLE = 0.1  # of the largest effect: a difference below it need not be settled
@@ -40,6 +41,7 @@ class Fast:
 
     probes: int | None = None  # exactly so many; by default, until the top of every ranking is settled
     max_probes: int = 256  # where that ends at the latest
+    look: int = 64  # probes before the ranking is looked at, and between two looks
     ratio: float = 0.1  # share of the tokens replaced in each probe
     top: int = 3  # how many of the most important tokens must be told apart from the rest
     response: str = "logprob"  # or g, the published one
@@ -47,7 +49,7 @@ class Fast:
     def __post_init__(self) -> None:
         owner = "preset 'fast'"
         check_range(owner, "ratio", self.ratio, 1e-9, 1)
-        for name in ("probes", "max_probes", "top"):
+        for name in ("probes", "max_probes", "look", "top"):
             if getattr(self, name) is not None:
                 check_whole(owner, name, getattr(self, name), 1)
         if self.response not in RESPONSES:
@@ -68,7 +70,7 @@ class Fast:
         columns = proposals.columns(uniform, free)
         rows = _Rows(case, free, Design(replaced, columns, proposals.normalised[free]))
         answers = np.empty((0, len(case.output)))
-        for stop in self._looks(count):
+        for stop in self._looks(count, EACH * len(free)):
             for block in _blocks(len(answers), stop):
                 sequences = proposals.sequences(replaced[block], columns[block], free)
                 answers = np.concatenate([answers, self._respond(model, case, sequences)])
@@ -87,11 +89,13 @@ class Fast:
         def share(count: int) -> int:
             return max(1, (count + level) // levels)
 
-        return replace(self, probes=self.probes and share(self.probes), max_probes=share(self.max_probes))
+        look = self.look if level == levels - 1 else min(self.look, COARSE_LOOK)
+        return replace(self, probes=self.probes and share(self.probes), max_probes=share(self.max_probes), look=look)
 
-    def _looks(self, count: int) -> list[int]:
+    def _looks(self, count: int, enough: int) -> list[int]:
         """After how many probes to look whether it is enough; the last is the end."""
-        return [count] if self.probes else [*range(FIRST_LOOK, count, FIRST_LOOK), count]
+        first = min(self.look, max(enough, BLOCK // 2))
+        return [count] if self.probes else sorted({min(first, count), *range(self.look, count, self.look), count})
 
     def _respond(self, model: Model, case: Case, sequences: Ids) -> Floats:
         """What each probe cost each target; [probes, targets]."""

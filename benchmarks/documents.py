@@ -1,0 +1,82 @@
+"""A question over a long document: coarse to fine against plain token-level probes of the same budget. Prints JSON.
+
+One sentence in the middle of about 2,000 tokens answers the question; all text is our own.
+"""
+
+import argparse
+import json
+import resource
+from itertools import islice, product
+from typing import Any
+
+import numpy as np
+from prompts import FORTY_TWO
+
+import reagent
+from reagent.explanation import Explanation
+
+WHO = ["the gardener", "our neighbour", "a young teacher", "the baker's son", "an old sailor", "the postwoman"]
+DID = ["painted", "repaired", "sold", "measured", "cleaned", "photographed", "described", "borrowed"]
+WHAT = ["a wooden bench", "the garden gate", "two old chairs", "the church bell", "a broken clock", "the long fence"]
+WHERE = ["behind the mill", "near the harbour", "in the schoolyard", "on the market square", "by the railway line"]
+WHEN = ["On Monday", "In early spring", "After the storm", "Before the festival", "One rainy morning", "Last autumn"]
+ANSWER = "The spare key of the boathouse is hidden under the blue bucket."
+QUESTION = "\n\nQuestion: Where is the spare key of the boathouse hidden?\nAnswer: It is hidden under the blue"
+TARGET, KEY = " bucket", "bucket"
+
+
+def document(sentences: int, seed: int = 0) -> str:
+    """Sentences of everyday life in a village, with the answer in the middle."""
+    everything = list(product(WHEN, WHO, DID, WHAT, WHERE))
+    order = np.random.default_rng(seed).permutation(len(everything))
+    told = [
+        f"{when}, {who} {did} {what} {where}."
+        for when, who, did, what, where in islice((everything[i] for i in order), sentences)
+    ]
+    told.insert(len(told) // 2, ANSWER)
+    return " ".join(told) + QUESTION
+
+
+def place(why: Explanation, text: str) -> int | None:
+    """The rank of the first unit that contains `text`, from 1."""
+    ranked = [row.token.text for row in why.top(len(why.input))]
+    return next((i for i, unit in enumerate(ranked, 1) if text in unit), None)
+
+
+def described(why: Explanation) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "forward_passes": why.cost.forward_passes,
+        "seconds": why.cost.seconds,
+        "key_word_at": place(why, KEY),
+        "top": [row.token.text for row in why.top(3)],
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    if why.levels:
+        scores = why.levels[0].scores[0]
+        best = max(range(len(why.levels[0].units)), key=lambda i: scores[i])
+        found["first_sentence"] = why.levels[0].units[best].text
+        found["score_of_first_sentence"] = scores[best]
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sentences", type=int, default=131)
+    parser.add_argument("--skip-plain", action="store_true", help="without the token-level probes of the same budget")
+    arguments = parser.parse_args()
+    model = reagent.load_model("smollm2")
+    text = document(arguments.sentences)
+    result: dict[str, Any] = {"short": described(reagent.explain(model, FORTY_TWO, max_new_tokens=1))}
+    zoomed = reagent.explain(model, text, target=TARGET)
+    result["tokens"] = sum(len(unit.ids) for unit in zoomed.input)
+    result["probability"] = float(np.exp(zoomed.output[0].logprob or 0))
+    result["coarse to fine"] = described(zoomed)
+    if not arguments.skip_plain:
+        plain = reagent.explain(model, text, target=TARGET, levels=["token"], probes=zoomed.cost.probes)
+        result["tokens only"] = described(plain)
+    result["passes_over_short"] = zoomed.cost.forward_passes / result["short"]["forward_passes"]
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()
