@@ -29,7 +29,7 @@ STOPPED = {
     "settled": "",
     "fixed": "",
     "unsettled": "has a ranking that was still open when the probes ran out: look at the errors, or give more probes",
-    "flat": "was made likelier by no token: its scores are uniform and say nothing",
+    "flat": "was made likelier by no part of the context: its scores are uniform and say nothing",
     "start": "met the stopping condition before the first step in at least one run, which then has learned nothing",
     "maximum": "did not meet the stopping condition within the maximum number of steps",
 }
@@ -140,13 +140,14 @@ class Explanation:
             raise InputError("stderr must not be negative")
         if any(not 0 <= token.start <= token.end for token in self.input + self.output):
             raise InputError("tokens must begin at 0 or later and not end before they begin")
-        logprobs = (token.logprob for token in self.output if token.logprob is not None)
-        if not all(map(math.isfinite, (*logprobs, self.cost.seconds))):
+        rival = self.target.get("logprob")
+        logprobs = [p for p in (rival, *(token.logprob for token in self.output)) if p is not None]
+        if not all(isinstance(p, float | int) and math.isfinite(p) for p in (*logprobs, self.cost.seconds)):
             raise InputError("log-probabilities and seconds must be finite numbers")
         for level in self.levels:
             for name in ("scores", "effects", "stderr"):
                 _check_rows(f"{name} of level {level.unit!r}", getattr(level, name), len(level.units), len(self.output))
-        if not 0 <= self.focus < len(self.output):
+        if self.output and not 0 <= self.focus < len(self.output):
             raise InputError(f"target.index must name one of the {len(self.output)} output tokens")
         if any(
             not 0 <= w.target < len(self.output) or not 0 <= w.position < len(self.input) + w.target

@@ -5,11 +5,12 @@ const { readFileSync } = require("node:fs");
 class Node {
   constructor(tag) {
     Object.assign(this, { tag, className: "", children: [], attributes: {}, dataset: {} });
+    Object.assign(this, { scrollTop: 0, offsetHeight: 0, clientHeight: 0 });
     this.style = { setProperty() {} };
     this.classList = { add: (name) => (this.className += " " + name), toggle() {} };
   }
   set textContent(text) { this.children = text ? [text] : []; }
-  get lastChild() { return this.children.at(-1); }
+  get offsetTop() { return Number(this.dataset.position); } // as if every token stood on a line of its own
   setAttribute(name, value) {
     this.attributes[name] = String(value);
     if (name === "data-position") this.dataset.position = value;
@@ -19,7 +20,8 @@ class Node {
   replaceChildren(...nodes) { this.children = []; this.append(...nodes); }
   addEventListener() {}
   matches(selector) {
-    if (selector.startsWith("[")) return selector.slice(1, -1) in this.attributes;
+    const [, name, , value] = selector.match(/^\[([\w-]+)(="(.*)")?\]$/) || [];
+    if (name) return name in this.attributes && (value === undefined || this.attributes[name] === value);
     return this.className.split(" ").includes(selector.slice(1));
   }
   querySelectorAll(selector) {
@@ -27,12 +29,15 @@ class Node {
     return nodes.flatMap((node) => [...(node.matches(selector) ? [node] : []), ...node.querySelectorAll(selector)]);
   }
   querySelector(selector) { return this.querySelectorAll(selector)[0] || null; }
-  toJSON() { return { kind: this.className, children: this.children, attributes: this.attributes }; }
+  toJSON() {
+    const { className, children, attributes, scrollTop } = this;
+    return { kind: className, children, attributes, scrollTop };
+  }
 }
 
 globalThis.document = { createElement: (tag) => new Node(tag) };
 const [data, target] = JSON.parse(readFileSync(0, "utf8"));
 const element = new Node("div");
-element.dataset.target = target;
+element.dataset.target = String(target); // as a browser keeps it
 new Function(readFileSync(process.argv[2], "utf8") + "; return reagentView;")()(element, data);
 process.stdout.write(JSON.stringify(element));

@@ -5,7 +5,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reagent.explanation import Cost, Explanation, Token
+from reagent.explanation import Cost, Explanation, Level, Message, Token, WhatIf
+from reagent.units import paragraphs, sentences
 
 PROMPT = (
     "My aunt moved to Japan to teach music. (Her old piano is still standing in our garage). "
@@ -63,6 +64,98 @@ def contested() -> Explanation:
     return replace(make(prompt, "!", stderr=True), scores=(scores,), effects=(effects,), stderr=((0.3,) * 5,))
 
 
+def units(text: str, spans: Sequence[tuple[int, int]]) -> list[Token]:
+    """Larger units, each with an id for every word."""
+    return [Token(tuple(range(len(text[a:b].split()))), text[a:b], a, b) for a, b in spans]
+
+
+def by_sentence() -> Explanation:
+    """The prompt cut into sentences; the first counts."""
+    cut = units(PROMPT, sentences(PROMPT))
+    return make(input=cut, important=cut[0].text, unit="sentence", stderr=True)
+
+
+NEEDLE = "The spare key for the cellar is taped under the piano stool, as it has been since Aunt Mary left."
+FILLER = "Nothing in this sentence number {} has to do with the question, and yet it stands here. "
+
+
+def long_prompt() -> Explanation:
+    """Four paragraphs of twenty sentences; one sentence counts and was looked at token by token."""
+    lines = [FILLER.format(i) for i in range(80)]
+    lines[50] = NEEDLE + " "
+    prompt = "\n\n".join("".join(lines[i : i + 20]).strip() for i in range(0, 80, 20)) + "\n\nThe key is under the"
+    coarse, middle = units(prompt, paragraphs(prompt)), units(prompt, sentences(prompt))
+    fine: list[Token] = []
+    for unit in middle:
+        inside = unit.text.strip() == NEEDLE
+        cut = tokens(unit.text) if inside else [replace(unit, start=0, end=len(unit.text))]
+        fine += [replace(token, start=token.start + unit.start, end=token.end + unit.start) for token in cut]
+    why = make(prompt, " piano stool", input=fine, important=" piano", stderr=True)
+
+    def level(name: str, cut: list[Token]) -> Level:
+        important = next(unit.text for unit in cut if NEEDLE in unit.text)
+        whole = make(prompt, " piano stool", input=cut, important=important, stderr=True)
+        return Level(name, whole.input, whole.scores, whole.effects, whole.stderr)
+
+    return replace(why, levels=(level("paragraph", coarse), level("sentence", middle)))
+
+
+def chat() -> Explanation:
+    """Three messages in a template of protected tokens."""
+    turns = [
+        ("system", "Answer in one word.\nBe kind."),
+        ("user", "My aunt moved to Japan. Where does she rent a flat?"),
+        ("assistant", "In the countryside?"),
+        ("user", "No, in the capital:"),
+    ]
+    prompt, messages, cut = "", [], [Token((1,), "<s>", 0, 0, protected=True)]
+
+    def add(text: str, protected: bool) -> None:
+        pieces = [Token((2,), text, 0, len(text))] if protected else tokens(text)
+        at = len(prompt)
+        cut.extend(replace(t, start=t.start + at, end=t.end + at, protected=protected) for t in pieces)
+
+    for role, text in turns:
+        for part, protected in ((f"<|im_start|>{role}\n", True), (text, False), ("<|im_end|>\n", True)):
+            add(part, protected)
+            if not protected:
+                messages.append(Message(role, len(prompt), len(prompt) + len(text)))
+            prompt += part
+    add("<|im_start|>assistant\n", True)
+    prompt += "<|im_start|>assistant\n"
+    return make(prompt, " Tokyo, dear", input=cut, messages=tuple(messages), stderr=True)
+
+
+def phrase() -> Explanation:
+    """The second output unit is a phrase, explained as a whole."""
+    text = " in downtown Tokyo, maybe"
+    output = [Token((1,), " in", 0, 3), Token((2, 3), " downtown Tokyo", 3, 18), *tokens(text)[3:]]
+    target = {"kind": "span", "index": 1, "text": " downtown Tokyo"}
+    return make(completion=text, output=output, target=target, stderr=True)
+
+
+def contrast() -> Explanation:
+    """Why the second output token was said and not another one."""
+    target = {"kind": "contrast", "index": 1, "text": " Osaka", "logprob": math.log(0.045), "ids": [9]}
+    return make(completion=" in Tokyo, maybe", target=target, stderr=True)
+
+
+def with_what_if() -> Explanation:
+    """What would have been said without Japan, and without the capital."""
+    japan, capital = (
+        next(i for i, t in enumerate(tokens(PROMPT)) if t.text == word) for word in (" Japan", " capital")
+    )
+    return make(
+        completion=" Tokyo, and",
+        stderr=True,
+        what_if=(
+            WhatIf(0, japan, " Italy", 0.004, ((" Rome", 0.31), (" Milan", 0.09))),
+            WhatIf(0, capital, "", 0.2, ((" Kyoto", 0.25),)),
+            WhatIf(2, japan, " Peru", 0.5, ((" and", 0.5),)),
+        ),
+    )
+
+
 def byte_pieces() -> Explanation:
     """A character of three byte tokens, and a byte token that holds a space and the start of the next."""
     prompt = "a漢 👋!"
@@ -85,6 +178,11 @@ def hostile() -> Explanation:
         method={"id": HOSTILE, "preset": HOSTILE},
         replacer={"id": HOSTILE},
         stopped=["maximum", "start"],
+        unit=HOSTILE,
+        target={"kind": "contrast", "index": 1, "text": HOSTILE, "logprob": -1.0},
+        messages=(Message(HOSTILE, 0, len(HOSTILE)),),
+        what_if=(WhatIf(1, 0, HOSTILE, 0.5, ((HOSTILE, 0.5),)),),
+        levels=(Level(HOSTILE, (whole,), ((1.0,), (0.5, 0.5))),),
     )
 
 
@@ -108,6 +206,12 @@ def every_kind() -> dict[str, Explanation]:
         "no context": make("", "!"),
         "no output": make(completion=""),
         "zero": make(zero=True),
+        "sentences": by_sentence(),
+        "coarse to fine": long_prompt(),
+        "chat": chat(),
+        "phrase": phrase(),
+        "contrast": contrast(),
+        "what if": with_what_if(),
         "pieces": byte_pieces(),
         "hostile": hostile(),
         "formula": formula(),

@@ -2,6 +2,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -9,10 +10,24 @@ from typing import Any
 
 import pytest
 
-from reagent.explanation import Explanation
+from reagent.explanation import Explanation, Token
 from reagent.views.html import fragment, page, view_data
 from reagent.views.text import visible
-from views.samples import HOSTILE, byte_pieces, contested, every_kind, hostile, make
+from views.samples import (
+    HOSTILE,
+    NEEDLE,
+    by_sentence,
+    byte_pieces,
+    chat,
+    contested,
+    contrast,
+    every_kind,
+    hostile,
+    long_prompt,
+    make,
+    phrase,
+    with_what_if,
+)
 
 ASSETS = files("reagent.views").joinpath("assets")
 
@@ -59,7 +74,7 @@ def test_hostile_text_cannot_leave_the_script_element() -> None:
     assert not set(data) & set("<>&\u2028\u2029")
     assert "alert(1)" in data
     assert "<script>alert" not in text
-    assert data_of(text)["pieces"][0][0] == visible(HOSTILE)  # type: ignore[index]
+    assert data_of(text)["pieces"][1][0] == visible(HOSTILE)  # type: ignore[index]
 
 
 def test_the_page_is_self_contained() -> None:
@@ -82,8 +97,15 @@ def test_the_page_says_what_a_browser_must_know() -> None:
     assert "noscript" in reader.tags()
 
 
+def test_the_title_is_the_question() -> None:
+    assert Reader(page(phrase())).texts["title"][0] == "Why “downtown Tokyo”?"
+    assert Reader(page(contrast())).texts["title"][0] == "Why “Tokyo” and not “Osaka”?"
+
+
 def test_where_no_script_runs_the_answer_is_still_there() -> None:
-    assert "·Tokyo: ·Japan 0.51" in "".join(Reader(fragment(make())).texts["p"])
+    assert "Most important tokens. Why ·Tokyo? ·Japan 0.51" in "".join(Reader(fragment(make())).texts["p"])
+    said = "".join(Reader(fragment(by_sentence())).texts["p"])
+    assert "Most important sentences. Why ·Tokyo? My aunt moved to Japan to teach music. 0.94" in said
 
 
 def test_a_fragment_can_stand_in_one_document_many_times() -> None:
@@ -113,8 +135,9 @@ def test_the_data_have_every_row_and_its_warning() -> None:
     data = view_data(make(completion=" Tokyo, and", stderr=True, stopped=["condition", "maximum", "condition"]))
     assert [len(row) for row in data["scores"]] == [data["inputs"] + t for t in range(3)]
     assert [len(row) for row in data["stderr"]] == [len(row) for row in data["effects"]]
-    assert [bool(text) for text in data["warnings"]] == [False, True, False]
-    assert data["tokens"][-1] == {"label": "·and", "ids": (102,), "protected": False, "probability": "54.7%"}
+    assert [bool(row["warning"]) for row in data["rows"]] == [False, True, False]
+    assert [row["chances"] for row in data["rows"]] == ["probability 54.7%"] * 3
+    assert data["tokens"][-1] == {"label": "·and", "short": "·and", "ids": (102,), "protected": False}
 
 
 def test_long_explanations_stay_small() -> None:
@@ -128,9 +151,8 @@ def test_a_notebook_gets_the_fragment(tmp_path: Path) -> None:
 
 
 def test_the_data_say_which_places_are_settled() -> None:
-    data = view_data(contested())
-    assert [data["open"][0][i] for i in (0, 1, 2, 3)] == [1, 1, 0, 1]
-    assert view_data(make(effects=True))["open"] == [[]]  # no errors: nobody knows
+    assert view_data(contested())["rows"][0]["open"] == ["1–2", "1–2", "", "4–5", "4–5"]
+    assert view_data(make(effects=True))["rows"][0]["open"] == []  # no errors: nobody knows
 
 
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
@@ -163,7 +185,7 @@ class Drawn:
         return "".join(parts)
 
 
-def drawn(why: Explanation, target: int = 0) -> Drawn:
+def drawn(why: Explanation, target: int | str = "") -> Drawn:
     with as_file(ASSETS.joinpath("view.js")) as script:
         command = ["node", str(Path(__file__).with_name("dom.js")), str(script)]
         data = json.dumps([view_data(why), target])
@@ -175,13 +197,14 @@ def drawn(why: Explanation, target: int = 0) -> Drawn:
 def test_a_place_that_is_not_settled_is_seen_and_heard() -> None:
     view = drawn(contested())
     places = [row.parts("number")[0] for row in view.parts("row")[1:]]
-    assert [place.text() for place in places] == ["1 ≈", "2 ≈", "3", "4 ≈", "5 ≈"]
-    assert [place.text(heard=True) for place in places][1:3] == ["2 place not settled", "3"]
+    assert [place.text() for place in places] == ["1–2", "1–2", "3", "4–5", "4–5"]
+    assert [place.text(heard=True) for place in places][1:3] == ["1 to 2, place not settled", "3"]
     labels = [token.node["attributes"]["aria-label"] for token in view.parts("token")]
     assert ["(not settled)" in label for label in labels] == [True, True, False, True, True]
+    assert "rank 1–2 of 5 (not settled)" in labels[0]
+    assert "rank 3 of 5 " in labels[2]
     [first, second] = view.parts("note")
-    assert first.text() == "≈ place not settled: overlaps a neighbour within its error (95 %)"
-    assert first.text(heard=True).strip() == "place not settled: overlaps a neighbour within its error (95 %)"
+    assert first.text() == "a–b: place not settled; the errors allow places a to b (95 %)"
     assert second.text().startswith("nats: without the token")
 
 
@@ -208,12 +231,104 @@ def test_an_open_ranking_is_said_more_quietly_than_a_failure() -> None:
         "·andhas a warning",
     ]
     assert view.parts("question")[0].text() == "The output: choose a token (≈ ranking still open)"
-    assert view.parts("caution")[0].text().startswith("≈ This output token has a ranking that was still open")
-    assert drawn(why, target=2).parts("caution")[0].text().startswith("⚠ This output token was made likelier")
+    assert view.parts("caution")[0].text().startswith("≈ This output has a ranking that was still open")
+    assert drawn(why, target=2).parts("caution")[0].text().startswith("⚠ This output was made likelier")
     assert drawn(why, target=0).parts("caution")[0].text() == ""
 
 
 @needs_node
-@pytest.mark.parametrize("name", ["no output", "no context", "zero", "hostile", "pieces"])
+@pytest.mark.parametrize("name", ["no output", "no context", "zero", "hostile", "pieces", "coarse to fine"])
 def test_odd_explanations_are_drawn(name: str) -> None:
     assert drawn(every_kind()[name]).text()
+
+
+def rows(table: Drawn) -> list[list[str]]:
+    return [[cell.text() for cell in row.parts("head") + row.parts("cell")] for row in table.parts("row")]
+
+
+@needs_node
+def test_sentences_are_called_sentences_and_shortened_in_the_table() -> None:
+    view = drawn(by_sentence())
+    [top] = view.parts("top")
+    assert rows(top)[0][1] == "sentence"
+    assert "reagent-wordy" in top.node["kind"]
+    assert top.node["attributes"]["aria-label"] == "Most important sentences"
+    assert view.parts("context")[0].node["attributes"]["aria-label"] == "Context sentences"
+    assert view.parts("readout")[0].text().startswith("Point at a sentence")
+    long = replace(by_sentence(), input=(replace(by_sentence().input[0], text="w " * 200), *by_sentence().input[1:]))
+    [name] = drawn(long).parts("top")[0].parts("row")[1].parts("label")
+    assert len(name.text()) < 50
+    assert name.node["attributes"]["title"] == ("w " * 200).strip()
+
+
+@needs_node
+def test_only_a_newline_alone_has_a_mark() -> None:
+    texts = [token.text() for token in drawn(make("a b:\n\nc\nd", "!")).parts("token")]
+    assert texts == ["a", " b", ":", "⏎\n", "⏎\n", "c", "⏎\n", "d"]
+    whole = [Token((1, 2), "a\nb", 0, 3)]
+    assert [token.text() for token in drawn(make("a\nb", "!", input=whole)).parts("token")] == ["a\nb"]
+
+
+@needs_node
+def test_coarser_levels_stand_above_the_table() -> None:
+    view = drawn(long_prompt())
+    table = rows(view.parts("levels")[0])
+    assert [row[0] for row in table if row[1] == "score"] == ["paragraph", "sentence"]
+    assert len(table) == 2 * (1 + 3)
+    assert table[5] == ["The spare key for the cellar is … Mary left.", "0.273", "+0.991 ± 0.063"]
+    [name] = view.parts("levels")[0].parts("row")[5].parts("label")
+    assert name.node["attributes"]["title"] == NEEDLE
+    assert rows(view.parts("top")[0])[0][1] == "part"
+    assert drawn(make()).parts("levels")[0].text() == ""
+
+
+@needs_node
+def test_a_long_prompt_is_whole_but_opens_at_what_is_important() -> None:
+    why = long_prompt()
+    [context] = drawn(why).parts("context")
+    assert context.text().startswith(why.prompt)
+    best = why.top(1)[0].position
+    assert context.node["scrollTop"] == best > 0
+    faint = [token for token in context.parts("token") if "reagent-faint" in token.node["kind"]]
+    assert len(faint) == len(why.input) - 1
+
+
+@needs_node
+def test_a_chat_is_drawn_message_by_message() -> None:
+    view = drawn(chat())
+    messages = view.parts("message")
+    assert [message.parts("role")[0].text() for message in messages] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+    assert [message.node["attributes"]["aria-label"] for message in messages][:2] == ["system", "user"]
+    assert messages[1].parts("body")[0].text() == "My aunt moved to Japan. Where does she rent a flat?"
+    assert messages[4].parts("said")[0].text() == " Tokyo"
+    assert "im_start" not in view.text()
+    positions = {token.text(): token.node["attributes"]["data-position"] for token in view.parts("token")}
+    assert positions[" Japan"] == "17"
+
+
+@needs_node
+def test_the_view_opens_on_what_was_asked() -> None:
+    view = drawn(contrast())
+    assert view.parts("heading")[0].text() == "Why ·Tokyo and not ·Osaka? (probability 54.7% against 4.5%)"
+    assert [choice.node["attributes"]["aria-selected"] for choice in view.parts("choice")][:2] == ["false", "true"]
+    assert view.parts("choice")[1].text() == "·Tokyo not ·Osaka"
+    assert "the odds of ·Tokyo over ·Osaka" in view.parts("notes")[0].text()
+    assert drawn(contrast(), target=0).parts("heading")[0].text() == "Why ·in? (probability 54.7%)"
+    assert drawn(phrase()).parts("heading")[0].text().startswith("Why downtown Tokyo?")
+
+
+@needs_node
+def test_what_the_model_would_have_said_is_told() -> None:
+    lines = drawn(with_what_if()).parts("if")
+    assert [line.text() for line in lines] == [
+        "with ·Italy instead of ·Japan: ·Rome 31.0%, ·Milan 9.0%, … (·Tokyo 0.4%)",
+        "without ·capital: ·Kyoto 25.0%, … (·Tokyo 20.0%)",
+    ]
+    assert lines[0].node["attributes"]["data-position"] == "4"
+    assert drawn(with_what_if(), target=1).parts("instead")[0].text() == ""

@@ -3,6 +3,7 @@ import struct
 import sys
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -10,7 +11,10 @@ import pytest
 from reagent.errors import FileError, InputError
 from reagent.explanation import Explanation
 from reagent.views.plots import save_png
-from views.samples import contested, every_kind, make
+from views.samples import by_sentence, chat, contested, contrast, every_kind, long_prompt, make, with_what_if
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 pytest.importorskip("matplotlib")
 
@@ -56,19 +60,73 @@ def test_cells_that_do_not_exist_are_empty() -> None:
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["·Tokyo", ",", "·and", "·she"]
 
 
-def test_a_place_that_is_not_settled_has_a_sign_over_its_bar() -> None:
+def bars(why: Explanation, target: int = 0) -> "Figure":
     from matplotlib.figure import Figure
 
     from reagent.views.plots import _fonts, _Plot
 
-    def signs(why: Explanation) -> tuple[list[float], bool]:
-        figure = Figure()
-        _Plot(why, *_fonts()).bars(figure, 0)
-        marked = [text.get_position()[0] for text in figure.axes[0].texts if text.get_text() == "≈"]
-        return sorted(marked), "≈ place not settled" in figure.get_supxlabel()
+    figure = Figure()
+    _Plot(why, *_fonts()).bars(figure, target)
+    return figure
 
-    assert signs(contested()) == ([0, 1, 3, 4], True)
-    assert signs(make(effects=True)) == ([], False)
+
+def below(figure: "Figure") -> str:
+    return " ".join(figure.get_supxlabel().split())
+
+
+def test_a_place_that_is_not_settled_has_the_possible_ones_over_its_bar() -> None:
+    figure = bars(contested())
+    marked = {
+        text.get_position()[0]: text.get_text().strip() for text in figure.axes[0].texts if text.get_text().strip()
+    }
+    assert marked == {0: "1–2", 1: "1–2", 3: "4–5", 4: "4–5"}
+    assert "place not settled" in below(figure)
+    assert "place not settled" not in below(bars(make(effects=True)))
+
+
+def test_sentences_stand_beside_lying_bars() -> None:
+    figure = bars(by_sentence())
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert names == [
+        "My aunt moved to Japan to teach music.",
+        "(Her old piano is still … our garage).",
+        "She rents a small flat in the capital,",
+    ]
+    assert [bar.get_width() for bar in figure.axes[0].patches] == pytest.approx(by_sentence().scores[0])  # type: ignore[attr-defined]
+    bottom, top = figure.axes[0].get_ylim()
+    assert bottom > top  # the first sentence stands on top
+
+
+def test_a_chat_is_drawn_without_its_template() -> None:
+    why = chat()
+    figure = bars(why, 2)
+    names = [label.get_text() for label in figure.axes[-1].get_xticklabels()]
+    assert names[0] == "Answer"
+    assert names[-2:] == ["·Tokyo", ","]
+    assert not [name for name in names if "im_" in name]
+    highest = max(figure.axes[0].patches, key=lambda bar: bar.get_height())  # type: ignore[attr-defined]
+    assert names[round(highest.get_x() + 0.4)] == "·Japan"  # type: ignore[attr-defined]
+
+
+def test_the_heat_map_of_a_chat_has_no_template_either() -> None:
+    from matplotlib.figure import Figure
+
+    from reagent.views.plots import _fonts, _Plot
+
+    figure = Figure()
+    _Plot(chat(), *_fonts()).heat_map(figure)
+    assert figure.axes[0].get_xticklabels()[0].get_text() == "Answer"
+
+
+def test_what_was_asked_about_is_drawn(tmp_path: Path) -> None:
+    asked = save_png(contrast(), tmp_path / "asked.png").read_bytes()
+    assert asked == save_png(contrast(), tmp_path / "second.png", 1).read_bytes()
+    assert bars(contrast(), 1).get_suptitle() == "Why ·Tokyo and not ·Osaka?  probability 54.7% against 4.5%"
+
+
+def test_notes_tell_the_outline_and_what_would_have_been_said() -> None:
+    assert "with ·Italy instead of ·Japan: ·Rome 31.0%, ·Milan 9.0%, … (·Tokyo 0.4%)" in below(bars(with_what_if()))
+    assert "By sentence: The spare key for the … Mary left. 0.27," in below(bars(long_prompt()))
 
 
 def test_effects_are_drawn_with_their_errors() -> None:

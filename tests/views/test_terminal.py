@@ -9,7 +9,21 @@ from rich.console import Console
 from reagent.errors import InputError
 from reagent.explanation import Explanation, Token
 from reagent.views.terminal import show
-from views.samples import HOSTILE, byte_pieces, contested, every_kind, make
+from views.samples import (
+    HOSTILE,
+    NEEDLE,
+    by_sentence,
+    byte_pieces,
+    chat,
+    contested,
+    contrast,
+    every_kind,
+    long_prompt,
+    make,
+    phrase,
+    units,
+    with_what_if,
+)
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -111,7 +125,7 @@ def test_warnings_with_the_same_reason_are_one_line() -> None:
     lines = [line for line in render(why, width=100).splitlines() if line.startswith("warning: ")]
     assert lines == [
         "warning: 3 of 5 output tokens: ranking still open; more probes may settle it",
-        "warning: ',' was made likelier by no token: its scores are uniform and say nothing",
+        "warning: ',' was made likelier by no part of the context: its scores are uniform and say nothing",
     ]
     assert "' Tokyo' has a ranking that was still open" in render(why, 0)
     assert re.findall(r"^ ([≈!]) (\d)", render(why), re.M) == [("≈", "0"), ("!", "1"), ("≈", "2"), ("≈", "4")]
@@ -122,22 +136,22 @@ def test_what_ended_well_needs_no_words(reason: str) -> None:
     assert "warning" not in render(make(completion=" Tokyo, and", stopped=[reason] * 3))
 
 
-def test_a_place_that_is_not_settled_has_a_sign_and_the_sign_a_legend() -> None:
+def test_where_a_place_is_open_the_possible_ones_are_shown() -> None:
     text = render(contested())
-    assert re.findall(r"^ *(≈? *\d) +·?[a-e] ", text, re.M) == ["≈  1", "≈  2", "3", "≈  4", "≈  5"]
-    assert "≈ place not settled: overlaps a neighbour within its error (95 %)" in text
-    assert "≈" not in render(make(effects=True))  # no errors: nobody knows
+    assert re.findall(r"^ *([\d–]+) +·?[a-e] ", text, re.M) == ["1–2", "1–2", "3", "4–5", "4–5"]
+    assert "a–b: place not settled; the errors allow places a to b (95 %)" in text
+    assert "not settled" not in render(make(effects=True))  # no errors: nobody knows
 
 
 def test_where_all_places_are_settled_nothing_is_marked() -> None:
-    assert "≈" not in render(make("Hi", "!", stderr=True))
+    assert "–" not in render(make("Hi", "!", stderr=True))
 
 
 def test_equal_scores_have_no_settled_order() -> None:
     why = make("a b c", "!", stderr=True, stopped=["flat"])
     why = replace(why, scores=((1 / 3,) * 3,), effects=((-0.2, -3.0, -9.0),))
     assert why.settled() == (True, True, True)
-    assert re.findall(r"^ *(≈? *\d) +·?[a-c] ", render(why), re.M) == ["≈  1", "≈  2", "≈  3"]
+    assert re.findall(r"^ *([\d–]+) +·?[a-c] ", render(why), re.M) == ["1–3"] * 3
 
 
 def test_the_overview_marks_places_too() -> None:
@@ -182,3 +196,76 @@ def test_hostile_model_names_do_not_reach_the_terminal() -> None:
     text = render(make(model={"id": HOSTILE}))
     assert "␛[31mR" in text
     assert "\x1b" not in text
+
+
+def test_sentences_are_called_sentences_and_shortened_in_the_table() -> None:
+    text = render(by_sentence())
+    assert "⟦My aunt moved to Japan to teach music.⟧ (Her old" in text
+    assert "strongest sentences" in text
+    assert re.search(r"^ *# +sentence ", text, re.M)
+    assert re.search(r"^ *1 +My aunt moved to … music\. +0 ", text, re.M)
+    assert "without the sentence" in text
+    assert "token" not in text
+
+
+def test_a_shaded_sentence_stays_one_stretch_of_text() -> None:
+    shaded = re.findall(r"\x1b\[[0-9;]*48;2;[0-9;]*m([^\x1b]+)", render(by_sentence(), colour=True))
+    assert [part for part in shaded if part.strip()] == ["My aunt moved to Japan to teach music."]
+
+
+def test_lines_inside_a_unit_break_without_marks() -> None:
+    prompt = "def f():\n    return 1\n\nprint"
+    text = render(make(prompt, "(", input=units(prompt, [(0, 21), (21, len(prompt))]), unit="paragraph"))
+    assert "⟦def f():" in text
+    assert "return 1⟧" in text
+    assert "⏎" not in text.partition("strongest")[0]
+
+
+def test_a_long_prompt_is_outlined_before_its_parts() -> None:
+    text = render(long_prompt(), 0)
+    outline, table = text.partition(" part ")[::2]
+    assert re.search(r"paragraph +Nothing in this .* … stands here\. +0\.\d+ +\+3\.\d+ ± 0\.06", outline)
+    assert re.search(r"sentence +The spare key for the … Mary left\. +0\.\d+ +\+\d\.\d+ ± 0\.06", outline)
+    assert "·piano" in table
+
+
+def test_a_long_prompt_is_no_wall() -> None:
+    why = long_prompt()
+    assert len(why.prompt) > 7000
+    text = " ".join(render(why, 1).partition("strongest")[0].split())
+    assert len(text) < 500
+    assert text.count("…") == 2
+    assert "cellar is taped under the ⟦piano⟧ stool, as it has" in text
+    assert NEEDLE not in text  # it begins before the important part
+    assert text.endswith("The key is under the ⟦piano⟧ ▸ stool ⟦ ⟧")
+
+
+def test_a_chat_shows_roles_and_no_template() -> None:
+    lines = [line.strip() for line in render(chat(), 0).splitlines()]
+    start = lines.index("system     Answer in one word.⏎")
+    assert lines[start + 1 : start + 6] == [
+        "Be kind.",
+        "user       My aunt moved to ⟦Japan⟧. Where does she rent a flat?",
+        "assistant  In the countryside?",
+        "user       No, in the capital:",
+        "assistant  ▸ Tokyo",
+    ]
+    assert "im_start" not in render(chat(), 0)
+    assert re.search(r"·Japan +17 ", render(chat(), 0))  # its true position
+    assert "assistant  ▸" not in render(chat())
+
+
+def test_what_was_asked_about_is_shown_in_full() -> None:
+    assert "Why downtown Tokyo?  probability 54.7%" in render(phrase())
+    assert "in ▸ downtown Tokyo" in " ".join(render(phrase()).split())
+    assert "Why ·Tokyo and not ·Osaka?  probability 54.7% against 4.5%" in render(contrast())
+    assert "the odds of ·Tokyo over ·Osaka fall e^effect times" in render(contrast())
+    assert "Why ·in?" in render(contrast(), 0)
+
+
+def test_what_the_model_would_have_said_stands_below_the_table() -> None:
+    text = render(with_what_if(), 0)
+    line = "with ·Italy instead of ·Japan: ·Rome 31.0%, ·Milan 9.0%, … (·Tokyo 0.4%)"
+    assert text.index("20 more") < text.index(line) < text.index("without ·capital: ")
+    assert "instead of" not in render(with_what_if(), 1)
+    assert "·and  with ·Peru instead of ·Japan: ·and 50.0%, …" in render(with_what_if())

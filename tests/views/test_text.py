@@ -1,8 +1,11 @@
-import pytest
+from dataclasses import replace
 
-from reagent.explanation import Token
-from reagent.views.text import CONTINUED, Kind, label, labels, running, visible
-from views.samples import HOSTILE, byte_pieces, every_kind, make
+import pytest
+import regex
+
+from reagent.explanation import Message, Token
+from reagent.views.text import CONTINUED, Kind, all_labels, label, running, shortened, template, visible
+from views.samples import HOSTILE, byte_pieces, chat, every_kind, make, tokens
 
 
 def named(text: str) -> str:
@@ -14,7 +17,7 @@ def named(text: str) -> str:
     [
         ("Japan", "Japan"),
         (" Japan", "·Japan"),
-        ("two words ", "two words·"),
+        ("\n  two words ", "two words"),
         ("\n", "⏎"),
         ("\r\n", "␍⏎"),
         ("\tif", "⇥if"),
@@ -35,7 +38,7 @@ def test_a_label_shows_what_a_token_holds(text: str, shown: str) -> None:
 
 
 def test_pieces_of_a_character_are_told_apart() -> None:
-    assert labels(byte_pieces()) == [
+    assert all_labels(byte_pieces()) == [
         *["<s>", "a", "漢 (1/3)", "漢 (2/3)", "漢 (3/3)", "·👋 (1/3)", "👋 (2/3)", "👋 (3/3)", "!"],
         "·ok",
     ]
@@ -49,7 +52,7 @@ def test_running_text_shows_a_character_once() -> None:
     assert [piece.position for piece in pieces if piece.kind is Kind.CONTINUED] == [3, 4, 6, 7]
 
 
-@pytest.mark.parametrize("name", every_kind())
+@pytest.mark.parametrize("name", [name for name in every_kind() if name != "chat"])
 def test_running_text_is_the_whole_text(name: str) -> None:
     why = every_kind()[name]
     shown = "".join(piece.text for piece in running(why) if piece.kind in (Kind.TOKEN, Kind.GAP))
@@ -65,10 +68,66 @@ def test_text_between_tokens_belongs_to_no_token() -> None:
 
 
 def test_equal_spans_of_prompt_and_output_are_not_pieces_of_one_character() -> None:
-    assert labels(make("a", "b")) == ["a", "b"]
+    assert all_labels(make("a", "b")) == ["a", "b"]
 
 
 def test_visible_text_can_be_written_and_steers_nothing() -> None:
     shown = visible(HOSTILE)
     shown.encode("utf-8")
     assert not set(shown) & set("\x1b\u202e\u2028")
+
+
+def test_a_chat_shows_who_said_what_and_hides_its_template() -> None:
+    why = chat()
+    pieces = running(why)
+    roles = [piece.text for piece in pieces if piece.kind is Kind.ROLE]
+    assert roles == ["system", "user", "assistant", "user", "assistant"]
+    said = "".join(f"\n{piece.text}: " if piece.kind is Kind.ROLE else piece.text for piece in pieces)
+    assert "\nassistant: In the countryside?\nuser: No, in the capital:\nassistant:  Tokyo, dear" in said
+    assert "im_start" not in said
+    assert "<s>" not in said
+
+
+def test_positions_in_a_chat_are_the_true_ones() -> None:
+    why = chat()
+    context = why.input + why.output
+    shown = {piece.position: piece.text for piece in running(why) if piece.position is not None}
+    assert all(context[position].text == text for position, text in shown.items())
+    assert template(why) == set(range(len(context))) - set(shown)
+    assert all(context[position].protected for position in template(why))
+    assert template(make()) == set()
+
+
+def test_an_answer_that_was_begun_in_the_prompt_goes_on() -> None:
+    prompt = "Where?In the capital,"
+    messages = (Message("user", 0, 6), Message("assistant", 6, len(prompt)))
+    pieces = running(make(prompt, " Tokyo", messages=messages))
+    assert [piece.text for piece in pieces if piece.kind is Kind.ROLE] == ["user", "assistant"]
+
+
+def test_what_a_token_holds_of_the_template_is_left_out() -> None:
+    cut = tokens("[Hi there ]")
+    assert cut[-1].text == " ]"
+    pieces = running(replace(make("[Hi there ]", "!", input=cut), messages=(Message("user", 1, 10),)))
+    assert [piece.text for piece in pieces] == ["user", "Hi", " there", " ", "assistant", "!"]
+
+
+@pytest.mark.parametrize("length", range(1, 30))
+@pytest.mark.parametrize(
+    "text", ["She rents a small flat in the capital.", "x" * 50, "👩‍🚀é" * 20, "東京に住んでいます" * 4]
+)
+def test_a_shortened_text_keeps_its_beginning_and_its_end(text: str, length: int) -> None:
+    short = shortened(text, length)
+    characters = regex.findall(r"\X", short)
+    assert len(characters) <= length
+    before, after = short.split("…")
+    assert text.startswith(before)
+    assert text.endswith(after)
+    assert (
+        regex.findall(r"\X", before + after)
+        == characters[: characters.index("…")] + characters[characters.index("…") + 1 :]
+    )
+
+
+def test_a_short_text_stays() -> None:
+    assert shortened("Tokyo", 5) == "Tokyo"

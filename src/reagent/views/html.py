@@ -14,19 +14,27 @@ from typing import Any
 from reagent.explanation import Explanation, Rows
 from reagent.views.summary import (
     LISTED,
-    NOT_SETTLED,
+    NAME_LENGTH,
     OPEN,
+    PLACES,
+    asked,
+    chances,
+    context_noun,
+    contrast,
     effect_digits,
     facts,
     has_open_ranking,
-    probability,
+    open_places,
+    outline,
+    question,
     unit_note,
-    unsettled,
     warning,
+    what_if,
 )
-from reagent.views.text import cropped, labels, running, visible
+from reagent.views.text import all_labels, label, running, shortened, visible
 
 TITLE_LENGTH = 60
+TOOLTIP_LENGTH = 500
 FIGURES = 6  # a picture needs no more, and long rows stay small
 
 # What could end the script element or start a comment in it. As \u escapes they are the same JSON.
@@ -35,8 +43,11 @@ _BREAKERS = str.maketrans({character: f"\\u{ord(character):04x}" for character i
 
 def page(explanation: Explanation) -> str:
     """A whole HTML document that works without a network."""
-    words = " ".join(visible(explanation.completion).split())
-    title = f"Why “{cropped(words, TITLE_LENGTH)}”?"
+    focus = asked(explanation)
+    text = explanation.completion if focus is None else explanation.output[focus].text
+    title = f"Why “{_title(text)}”?"
+    if explanation.target.get("kind") == "contrast":
+        title = f"Why “{_title(text)}” and not “{_title(str(explanation.target.get('text', '')))}”?"
     return Template(_asset("page.html")).substitute(title=escape(title), fragment=fragment(explanation))
 
 
@@ -52,41 +63,66 @@ def fragment(explanation: Explanation) -> str:
 
 def view_data(explanation: Explanation) -> dict[str, Any]:
     """What `reagentView` in view.js draws; plain JSON."""
-    names = labels(explanation)
     targets = range(len(explanation.output))
     return {
         "facts": facts(explanation),
         "inputs": len(explanation.input),
+        "focus": explanation.focus,
+        "noun": context_noun(explanation),
         "pieces": [[piece.text, str(piece.kind), piece.position] for piece in running(explanation)],
         "tokens": [
-            {"label": name, "ids": token.ids, "protected": token.protected, "probability": probability(token)}
-            for name, token in zip(names, explanation.input + explanation.output, strict=True)
+            {"label": name, "short": shortened(name, NAME_LENGTH), "ids": token.ids, "protected": token.protected}
+            for name, token in zip(all_labels(explanation), explanation.input + explanation.output, strict=True)
         ],
         "scores": _rounded(explanation.scores),
         "effects": _rounded(explanation.effects or ()),
         "stderr": _rounded(explanation.stderr or ()),
         "unit": visible(explanation.effect_unit or ""),
-        "unitNote": unit_note(explanation),
         "digits": effect_digits(explanation),
         "listed": LISTED,
         "openSign": OPEN,
-        "openNote": NOT_SETTLED,
-        "open": [[int(place) for place in unsettled(explanation, target)] for target in targets],
-        "warnings": [warning(explanation, target) for target in targets],
-        "mild": [has_open_ranking(explanation, target) for target in targets],
+        "placesNote": PLACES,
+        "rows": [_row(explanation, target) for target in targets],
+    }
+
+
+def _row(explanation: Explanation, target: int) -> dict[str, Any]:
+    """What is said about one output token."""
+    return {
+        "question": question(explanation, target),
+        "chances": chances(explanation, target),
+        "not": contrast(explanation, target),
+        "warning": warning(explanation, target),
+        "mild": has_open_ranking(explanation, target),
+        "unitNote": unit_note(explanation, target),
+        "open": open_places(explanation, target) if explanation.stderr else [],
+        "whatIf": list(what_if(explanation, target)),
+        "outline": [
+            [noun, [[*_names(label(row.token)), row.score, row.effect, row.stderr] for row in rows]]
+            for noun, rows in outline(explanation, target)
+        ],
     }
 
 
 def _summary(explanation: Explanation) -> str:
     """The answer in one line, for readers where no script runs: a notebook on a code host, a mail."""
-    names = labels(explanation)
-    first = len(explanation.input)
+    names = [shortened(name, NAME_LENGTH) for name in all_labels(explanation)]
     lines = (
-        f"{names[first + target]}: "
-        + ", ".join(f"{names[c.position]} {c.score:.2f}" for c in explanation.top(3, target))
+        "".join(text for text, _ in question(explanation, target))
+        + " "
+        + ", ".join(f"{names[row.position]} {row.score:.2f}" for row in explanation.top(3, target))
         for target in range(len(explanation.output))
     )
-    return "Most important tokens. " + "; ".join(lines)
+    return f"Most important {context_noun(explanation)}s. " + "; ".join(lines)
+
+
+def _names(text: str) -> tuple[str, str]:
+    """A short name, and a longer one to show when it is pointed at."""
+    return shortened(text, NAME_LENGTH), shortened(text, TOOLTIP_LENGTH)
+
+
+def _title(text: str) -> str:
+    return shortened(" ".join(visible(text).split()), TITLE_LENGTH)
 
 
 def _embedded(data: dict[str, Any]) -> str:

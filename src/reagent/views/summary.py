@@ -1,26 +1,33 @@
 """What every view says about an explanation besides its tokens."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from math import exp, floor, log10
 from statistics import median
 from typing import Any
 
-from reagent.explanation import STOPPED, Explanation, Token
-from reagent.views.text import visible
+import numpy as np
 
-LISTED = 10  # how many of the most important tokens a view lists
+from reagent.explanation import STOPPED, SURE, Contribution, Explanation, Token
+from reagent.views.text import label, labels, quoted, shortened, visible
+
+LISTED = 10  # how many of the most important tokens a view lists,
+OUTLINED = 3  # and of a coarser level
+NAME_LENGTH = 48  # of a unit, where its text is only named
 
 OPEN = "≈"  # a sign that needs no colour
-NOT_SETTLED = "place not settled: overlaps a neighbour within its error (95 %)"
+NOT_SETTLED = "place not settled: overlaps another within its error (95 %)"
+PLACES = "a–b: place not settled; the errors allow places a to b (95 %)"
 
-# What a number means, for units that not every reader knows.
-UNITS = {"nats": "nats: without the token, the answer is e^effect times less likely (0.7: half)"}
+NOUNS = ("token", "word", "sentence", "paragraph", "span")
+
+Line = list[tuple[str, bool]]  # the parts of a line, and whether they are quoted: what people or models wrote
 
 # STOPPED again, for several output tokens at once.
 IN_BRIEF = {
     "unsettled": "ranking still open; more probes may settle it",
-    "flat": "made likelier by no token, so their scores say nothing",
+    "flat": "made likelier by no part of the context, so their scores say nothing",
     "start": "in some run nothing was learned before it stopped",
     "maximum": "the stopping condition was not met",
 }
@@ -28,28 +35,110 @@ IN_BRIEF = {
 
 def facts(explanation: Explanation) -> list[tuple[str, str]]:
     """Where the explanation comes from, as pairs of name and value."""
-    method, cost = explanation.method, explanation.cost
+    method, target, cost = explanation.method, explanation.target, explanation.cost
     pairs = [
         ("model", _joined(explanation.model, "id", "revision", "dtype")),
         ("method", _joined(method, "id", "preset")),
         ("replacer", "" if explanation.replacer is None else _joined(explanation.replacer, "id", "model")),
-        ("target", "" if explanation.target.get("kind") == "tokens" else _joined(explanation.target, "kind")),
+        ("target", "" if target.get("kind") == "tokens" else _name(_joined(target, "kind", "text"))),
+        ("unit", "" if explanation.unit == "token" else noun(explanation.unit)),
         ("seed", str(explanation.seed)),
         ("cost", f"{cost.forward_passes:,} forward passes, {cost.seconds:.1f} s"),
     ]
     return [(name, value) for name, value in pairs if value]
 
 
-def probability(token: Token) -> str:
-    """The token's probability in percent, or nothing where it is not known.
+def noun(unit: str) -> str:
+    """What to call a unit; a file may name one that is not known here."""
+    return unit if unit in NOUNS else "unit"
 
-    >>> probability(Token(ids=(1,), text="a", start=0, end=1, logprob=-0.6033))
+
+def context_noun(explanation: Explanation) -> str:
+    """What the prompt was cut into, in one word."""
+    return "part" if explanation.levels else noun(explanation.unit)
+
+
+def percent(share: float) -> str:
+    """A probability as people read it.
+
+    >>> percent(0.547)
     '54.7%'
     """
-    if token.logprob is None:
+    return "<0.1%" if share < 0.0005 else f"{100 * min(1.0, share):.1f}%"
+
+
+def probability(token: Token) -> str:
+    """The token's probability in percent, or nothing where it is not known."""
+    return "" if token.logprob is None else percent(exp(min(0.0, token.logprob)))
+
+
+# --- the question ---
+
+
+def asked(explanation: Explanation) -> int | None:
+    """The row that was asked about, if one was: a phrase, or a token in contrast to another."""
+    return explanation.focus if "index" in explanation.target else None
+
+
+def contrast(explanation: Explanation, target: int) -> str:
+    """What the row says was not said instead, if it does."""
+    here = explanation.target.get("kind") == "contrast" and target == explanation.focus
+    return _name(quoted(str(explanation.target.get("text", "")))) if here else ""
+
+
+def question(explanation: Explanation, target: int) -> Line:
+    """What the row answers."""
+    other = contrast(explanation, target)
+    against: Line = [(" and not ", False), (other, True)] if other else []
+    return [("Why ", False), (_said(explanation, target), True), *against, ("?", False)]
+
+
+def chances(explanation: Explanation, target: int) -> str:
+    """How likely the answer was, and what it is contrasted with; nothing where it is not known."""
+    value = probability(explanation.output[target])
+    logprob = explanation.target.get("logprob")
+    if not value:
         return ""
-    percent = 100 * exp(min(0.0, token.logprob))
-    return "<0.1%" if percent < 0.05 else f"{percent:.1f}%"
+    if not contrast(explanation, target) or logprob is None:
+        return f"probability {value}"
+    return f"probability {value} against {percent(exp(min(0.0, logprob)))}"
+
+
+def what_if(explanation: Explanation, target: int) -> Iterator[tuple[int, Line]]:
+    """What the model would have said instead: a position, and what its strongest replacement would have done."""
+    context = explanation.context(target)
+    for one in explanation.what_if:
+        if one.target != target:
+            continue
+        given = _name(quoted(one.replacement))
+        line: Line = [("with ", False), (given, True), (" instead of ", False)] if given else [("without ", False)]
+        line += [(_name(label(context[one.position])), True), (": ", False)]
+        for text, share in one.answers:
+            line += [(_name(quoted(text)), True), (f" {percent(share)}, ", False)]
+        line.append(("…", False))
+        if explanation.output[target].text not in dict(one.answers):
+            line += [(" (", False), (_said(explanation, target), True), (f" {percent(one.probability)})", False)]
+        yield one.position, line
+
+
+def outline(explanation: Explanation, target: int) -> Iterator[tuple[str, list[Contribution]]]:
+    """For each coarser level, what to call its units and the most important of them."""
+    for level in explanation.levels:
+        whole = replace(
+            explanation,
+            input=level.units,
+            scores=level.scores,
+            effects=level.effects,
+            stderr=level.stderr,
+            levels=(),
+            what_if=(),
+        )
+        rows = [row for row in whole.top(OUTLINED, target) if row.score > 0]
+        if rows:
+            yield noun(level.unit), rows
+
+
+# --- what to know about the answer ---
 
 
 def warning(explanation: Explanation, target: int) -> str:
@@ -74,19 +163,44 @@ def has_open_ranking(explanation: Explanation, target: int) -> bool:
     return explanation.cost.stopped[target] == "unsettled"
 
 
-def unsettled(explanation: Explanation, target: int) -> tuple[bool, ...]:
-    """For each context token, whether its place among the scores is not significant; empty without errors."""
-    settled = explanation.settled(target)
-    if settled is None:
-        return ()
-    scores = explanation.scores[target]
-    ties = Counter(scores)  # a row of equal scores has an order on the screen, but no ranking
-    return tuple(not sure or ties[score] > 1 for sure, score in zip(settled, scores, strict=True))
+def places(explanation: Explanation, target: int) -> list[tuple[int, int] | None]:
+    """For each context token, the first and the last place that its error allows (95 %); empty without errors.
+
+    Before the first place are those that are significantly above it, after the last those below. Equal
+    scores have an order on the screen, but none in the ranking. Protected tokens have no place.
+    """
+    if explanation.effects is None or explanation.stderr is None:
+        return []
+    context = explanation.context(target)
+    ranked = [i for i, token in enumerate(context) if not token.protected]
+    score, effect, error = (
+        np.array(rows[target])[ranked] for rows in (explanation.scores, explanation.effects, explanation.stderr)
+    )
+    variance = (SURE * error) ** 2
+    found: list[tuple[int, int] | None] = [None] * len(context)
+    for i, s, e, v in zip(ranked, score, effect, variance, strict=True):
+        apart = (effect - e) ** 2 > variance + v
+        above, below = apart & (effect > e) & (score > s), apart & (effect < e) & (score < s)
+        found[i] = (1 + int(above.sum()), len(ranked) - int(below.sum()))
+    return found
 
 
-def unit_note(explanation: Explanation) -> str:
-    """What the numbers of the effects mean, or nothing."""
-    return UNITS.get(explanation.effect_unit or "", "") if explanation.effects else ""
+def open_places(explanation: Explanation, target: int) -> list[str]:
+    """For each context token, the places that its error allows, if there are several."""
+    found = places(explanation, target) or [None] * len(explanation.scores[target])
+    return ["" if place is None or place[0] == place[1] else f"{place[0]}–{place[1]}" for place in found]
+
+
+def unit_note(explanation: Explanation, target: int) -> Line:
+    """What the numbers of the row's effects mean, or nothing."""
+    if not explanation.effects or explanation.effect_unit != "nats":
+        return []
+    without = f"nats: without the {context_noun(explanation)}, the "
+    other = contrast(explanation, target)
+    if not other:
+        return [(without + "answer is e^effect times less likely (0.7: half)", False)]
+    odds: Line = [(_said(explanation, target), True), (" over ", False), (other, True)]
+    return [(without + "odds of ", False), *odds, (" fall e^effect times (0.7: by half)", False)]
 
 
 def effect_digits(explanation: Explanation) -> int:
@@ -101,3 +215,11 @@ def effect_digits(explanation: Explanation) -> int:
 def _joined(entries: Mapping[str, Any], *keys: str) -> str:
     text = " ".join(str(entries[key]) for key in keys if entries.get(key))
     return " ".join(visible(text).split())
+
+
+def _said(explanation: Explanation, target: int) -> str:
+    return _name(labels(explanation.output)[target])
+
+
+def _name(text: str) -> str:
+    return shortened(text, NAME_LENGTH)

@@ -1,20 +1,24 @@
 """How tokens are made readable; every view uses this.
 
 Two forms. *Running text* is what a person reads: the prompt and the completion as they are, cut at
-tokens. A *label* names one token outside its text, in a table or beside an axis, so spaces and
-newlines become visible and the pieces of one character are told apart.
+tokens (or at larger units), and of a chat only what was said and by whom. A *label* names one token
+outside its text, in a table or beside an axis, so spaces and newlines become visible and the pieces of
+one character are told apart.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from unicodedata import bidirectional, category
 
-from reagent.explanation import Explanation, Token
+import regex
+
+from reagent.explanation import Explanation, Message, Token
 
 SPACE, NEWLINE, TAB = "·", "⏎", "⇥"
 CONTINUED = "⁺"  # stands for a later piece of a character that was already shown
 MANY_SPACES = 4
+ANSWERS, ROLE_LENGTH = "assistant", 16  # the role of the completion; the characters that a role may have
 
 # Format characters that steer the layout or hide text. The others of their category are either
 # visible (Arabic number signs) or harmless and needed (marks of direction, joiners).
@@ -28,6 +32,7 @@ class Kind(StrEnum):
     CONTINUED = "continued"  # a later piece of a character
     SPECIAL = "special"  # a token that stands outside the text
     GAP = "gap"  # text that belongs to no token
+    ROLE = "role"  # who says what follows, in a chat
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +59,14 @@ def label(token: Token) -> str:
     >>> label(Token(ids=(1,), text=" Japan\n", start=0, end=7))
     '·Japan⏎'
     """
-    text = visible(token.text).replace("\n", NEWLINE).replace("\t", TAB)
-    if not text:
-        return "#" + ",".join(map(str, token.ids))
-    if _INVISIBLE.issuperset(text):
+    return quoted(token.text) or "#" + ",".join(map(str, token.ids))
+
+
+def quoted(text: str) -> str:
+    """The same for a text that is no token: nothing for nothing, and no spaces around several words."""
+    text = text.strip() if len(text.split()) > 1 else text
+    text = visible(text).replace("\n", NEWLINE).replace("\t", TAB)
+    if text and _INVISIBLE.issuperset(text):
         return " ".join(f"U+{ord(character):04X}" for character in text)
     body = text.strip()
     before = _spaces(len(text) - len(text.lstrip()))
@@ -67,46 +76,85 @@ def label(token: Token) -> str:
     return before + body + after
 
 
-def labels(explanation: Explanation) -> list[str]:
-    """One label for each token of the prompt, then one for each token of the output."""
+def labels(tokens: Sequence[Token]) -> list[str]:
+    """One label for each token of a text."""
     return [
         label(token) if of == 1 else f"{label(token)} ({number}/{of})"
-        for tokens in (explanation.input, explanation.output)
         for token, (number, of) in zip(tokens, _piece_numbers(tokens), strict=True)
     ]
 
 
+def all_labels(explanation: Explanation) -> list[str]:
+    """One label for each token of the prompt, then one for each token of the output."""
+    return labels(explanation.input) + labels(explanation.output)
+
+
 def running(explanation: Explanation) -> list[Piece]:
-    """The prompt, then the completion, cut at tokens; nothing of the two texts is lost or shown twice."""
-    return [
-        *_cut(explanation.prompt, explanation.input, first=0),
-        *_cut(explanation.completion, explanation.output, first=len(explanation.input)),
-    ]
+    """The prompt, then the completion, cut at tokens; nothing of the two texts is lost or shown twice.
 
-
-def cropped(text: str, length: int) -> str:
-    """At most `length` characters.
-
-    >>> cropped("international", 6)
-    'inter…'
+    Of a chat, each message follows its role, and the template around the messages is left out.
     """
-    return text if len(text) <= length else text[: length - 1] + "…"
+    prompt, units, messages = explanation.prompt, list(enumerate(explanation.input)), explanation.messages
+    pieces = [] if messages else [*_cut(prompt, units)]
+    for message in messages:
+        pieces.append(_role(message.role))
+        pieces += _cut(prompt[: message.end], [(i, unit) for i, unit in units if _said(message, unit)], message.start)
+    goes_on = messages and messages[-1].role == ANSWERS and messages[-1].end >= len(prompt.rstrip())
+    if messages and not goes_on:
+        pieces.append(_role(ANSWERS))
+    return [*pieces, *_cut(explanation.completion, enumerate(explanation.output, start=len(units)))]
 
 
-def _cut(text: str, tokens: Sequence[Token], first: int) -> Iterator[Piece]:
-    shown = 0  # how much of the text is already out
-    for position, token in enumerate(tokens, start=first):
+def template(explanation: Explanation) -> frozenset[int]:
+    """The positions of what a chat's template adds around the messages."""
+    return frozenset(
+        i
+        for i, unit in enumerate(explanation.input)
+        if unit.protected and explanation.messages and not any(_said(message, unit) for message in explanation.messages)
+    )
+
+
+def shortened(text: str, length: int) -> str:
+    """At most `length` characters, as a reader counts them: the beginning and the end, cut between words if possible.
+
+    >>> shortened("She rents a small flat in the capital of Japan.", 24)
+    'She rents a … Japan.'
+    """
+    characters = regex.findall(r"\X", text) if len(text) > length else []
+    if len(characters) <= length:
+        return text
+    after = (length - 1) // 3
+    head = "".join(characters[: length - 1 - after])
+    tail = "".join(characters[len(characters) - after :])
+    words, space, _ = head.rpartition(" ")
+    _, gap, ending = tail.partition(" ")
+    head = words + space if 3 * len(words) > len(head) else head
+    tail = gap + ending if 3 * len(ending) > len(tail) else tail
+    return f"{head}…{tail}"
+
+
+def _cut(text: str, tokens: Iterable[tuple[int, Token]], shown: int = 0) -> Iterator[Piece]:
+    """The text from `shown`, which grows with what is already out."""
+    for position, token in tokens:
         if token.end <= token.start:
             yield Piece(label(token), Kind.SPECIAL, position)
             continue
         if token.start > shown:
             yield Piece(visible(text[shown : token.start]), Kind.GAP, None)
         # A byte token may hold a space and the first byte of a character, so spans can also overlap in part.
-        new = token.text[max(0, shown - token.start) :]
+        new = text[max(shown, token.start) : token.end]
         yield Piece(visible(new) or CONTINUED, Kind.TOKEN if new else Kind.CONTINUED, position)
         shown = max(shown, token.end)
     if shown < len(text):
         yield Piece(visible(text[shown:]), Kind.GAP, None)
+
+
+def _said(message: Message, unit: Token) -> bool:
+    return unit.start < message.end and unit.end > message.start
+
+
+def _role(name: str) -> Piece:
+    return Piece(shortened(" ".join(visible(name).split()), ROLE_LENGTH), Kind.ROLE, None)
 
 
 def _piece_numbers(tokens: Sequence[Token]) -> list[tuple[int, int]]:

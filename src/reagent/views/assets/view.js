@@ -3,7 +3,8 @@
 function reagentView(element, data) {
   "use strict";
   const outputs = data.scores.length;
-  let target = Math.min(Number(element.dataset.target || 0), Math.max(0, outputs - 1));
+  let target = Math.min(Number(element.dataset.target || data.focus), Math.max(0, outputs - 1));
+  let row = null; // what is said about the chosen output token
   let order = []; // positions of the context, most important first
   let current = null; // the context token whose numbers are shown
 
@@ -16,16 +17,20 @@ function reagentView(element, data) {
     for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
     return node;
   };
-  const name = (position) => make("bdi.label", data.tokens[position].label, { translate: "no", lang: "" });
+  const quoted = (text, title = text) =>
+    make("bdi.label", text, { translate: "no", lang: "", ...(title === text ? {} : { title }) });
+  const name = (position) => quoted(data.tokens[position].label);
+  const shortName = (position) => quoted(data.tokens[position].short, data.tokens[position].label);
+  const line = (parts) => parts.map(([text, foreign]) => (foreign ? quoted(text) : text));
   const score = (value) => (value > 0 && value < 0.0005 ? "<0.001" : value.toFixed(3));
-  const effect = (position) => {
-    const value = data.effects[target][position];
+  const signed = (value, error) => {
     const sign = value < 0 ? "−" : "+";
-    const error = data.stderr.length ? " ± " + data.stderr[target][position].toFixed(data.digits) : "";
-    return sign + Math.abs(value).toFixed(data.digits) + error;
+    return sign + Math.abs(value).toFixed(data.digits) + (error === null ? "" : " ± " + error.toFixed(data.digits));
   };
-  const isOpen = (position) => Boolean(data.open[target][position]); // no errors: an empty row
-  const openSign = (meaning) => make("span.open", data.openSign, { role: "img", "aria-label": meaning, title: meaning });
+  const effect = (position) =>
+    signed(data.effects[target][position], data.stderr.length ? data.stderr[target][position] : null);
+  const effectHead = `effect${data.stderr.length ? " ± stderr" : ""}${data.unit ? ` (${data.unit})` : ""}`;
+  const openPlaces = (position) => row.open[position] || ""; // no errors: an empty row
 
   // --- what changes with the chosen output token ---
 
@@ -36,7 +41,8 @@ function reagentView(element, data) {
       .sort((a, b) => data.scores[target][b] - data.scores[target][a]);
 
   const rank = (position) =>
-    `rank ${order.indexOf(position) + 1} of ${order.length}` + (isOpen(position) ? " (not settled)" : "");
+    `rank ${openPlaces(position) || order.indexOf(position) + 1} of ${order.length}` +
+    (openPlaces(position) ? " (not settled)" : "");
 
   const numbers = (position) => {
     const token = data.tokens[position];
@@ -44,7 +50,8 @@ function reagentView(element, data) {
       ? ["protected: never replaced"]
       : ["score " + score(data.scores[target][position]), rank(position)];
     if (data.effects.length && !token.protected) parts.push(`effect ${effect(position)} ${data.unit}`.trim());
-    parts.push(`position ${position}`, (token.ids.length > 1 ? "token ids " : "token id ") + token.ids.join(", "));
+    const ids = token.ids.length > 1 ? "token ids " : "token id ";
+    parts.push(`position ${position}`, token.ids.length > 8 ? `${token.ids.length} tokens` : ids + token.ids.join(", "));
     return parts.join(" · ");
   };
 
@@ -54,6 +61,7 @@ function reagentView(element, data) {
     node.setAttribute("aria-label", `${data.tokens[position].label}, ${numbers(position)}`);
     node.classList.add("reagent-" + kind);
     if (data.tokens[position].protected) node.classList.add("reagent-protected");
+    if (row.outline.length && weight < 0.05) node.classList.add("reagent-faint");
     inked(node, text).style.setProperty("--weight", weight.toFixed(3));
     return node;
   };
@@ -61,73 +69,110 @@ function reagentView(element, data) {
   // The space before a word stays unshaded, so that no sliver of it hangs at the end of a line.
   const inked = (node, text) => {
     const space = text.trim() ? text.length - text.trimStart().length : 0;
-    fill(node, text.slice(0, space));
+    node.append(text.slice(0, space));
     const ink = node.appendChild(make("span.ink"));
     fill(ink, text.slice(space));
     return ink;
   };
 
-  // A newline gets a mark, so that there is something to shade; the mark is not copied with the text.
+  // A newline alone gets a mark, so that there is something to shade; the mark is not copied with the text.
   const fill = (node, text) => {
-    text.split("\n").forEach((line, index) => {
-      if (index > 0) node.append(make("span.newline", "⏎", { "aria-hidden": "true" }), "\n");
-      node.append(line);
-    });
+    if (text.trim()) node.append(text);
+    else {
+      text.split("\n").forEach((spaces, index) => {
+        if (index > 0) node.append(make("span.newline", "⏎", { "aria-hidden": "true" }), "\n");
+        node.append(spaces);
+      });
+    }
   };
 
+  // Each message of a chat is a group of its own, beside its role.
   const drawContext = () => {
     const largest = Math.max(0, ...data.scores[target]) || 1;
     const stop = data.inputs + target;
+    let into = context;
     context.replaceChildren();
     for (const [text, kind, position] of data.pieces) {
-      if (position === null) fill(context, text);
-      else if (position < stop) context.append(contextToken(text, kind, position, largest));
+      if (kind === "role") {
+        const message = context.appendChild(make("div.message", "", { role: "group", "aria-label": text }));
+        message.append(make("div.role", text, { "aria-hidden": "true", dir: "auto" }));
+        into = message.appendChild(make("div.body"));
+      } else if (position === null) into.append(text);
+      else if (position < stop) into.append(contextToken(text, kind, position, largest));
       else {
-        inked(context.appendChild(make("span.said")), text);
+        inked(into.appendChild(make("span.said")), text);
         break;
       }
     }
     const first = context.querySelector(".reagent-token");
     if (first) first.tabIndex = 0;
+    context.classList.toggle("reagent-scrolls", context.scrollHeight > context.clientHeight);
+    reveal(order[0]);
+  };
+
+  // A long text scrolls inside its box; the page stays where it is.
+  const reveal = (position) => {
+    const node = context.querySelector(`[data-position="${position}"]`);
+    const above = node ? Math.max(0, context.clientHeight - node.offsetHeight) / 2 : 0;
+    if (node) context.scrollTop = node.offsetTop - above;
+  };
+
+  const headRow = (texts) => {
+    const node = make("div.row", "", { role: "row" });
+    node.append(...texts.map((text) => make("div.head", text, { role: "columnheader" })));
+    return node;
+  };
+  const cell = (node, kind, content) => {
+    const part = node.appendChild(make("div.cell", "", { role: "cell" }));
+    part.classList.add("reagent-" + kind);
+    part.append(content);
+  };
+
+  const drawOutline = () => {
+    levels.replaceChildren();
+    for (const [noun, units] of row.outline) {
+      levels.append(headRow([noun, "score", ...(data.effects.length ? [effectHead] : [])]));
+      for (const [short, full, value, change, error] of units) {
+        const node = levels.appendChild(make("div.row", "", { role: "row" }));
+        cell(node, "name", quoted(short, full));
+        cell(node, "number", score(value));
+        if (change !== null) cell(node, "number", signed(change, error));
+      }
+    }
   };
 
   const drawTop = () => {
     const best = order.slice(0, data.listed).filter((position) => data.scores[target][position] > 0);
-    const effects = data.effects.length > 0;
-    const head = ["#", "token", "at", "score", ""];
-    if (effects) head.push(`effect${data.stderr.length ? " ± stderr" : ""}${data.unit ? ` (${data.unit})` : ""}`);
+    const head = ["#", data.noun, "at", "score", ""];
+    if (data.effects.length) head.push(effectHead);
     if (data.stderr.length) head.push("");
-    const row = make("div.row", "", { role: "row" });
-    row.append(...head.map((text) => make("div.head", text, { role: "columnheader" })));
     const scale = effectScale(best);
-    top.replaceChildren(row, ...best.map((position, index) => topRow(position, index + 1, scale)));
-    if (!best.length) top.replaceChildren(make("div.hint", "No context token has any importance."));
+    top.replaceChildren(headRow(head), ...best.map((position, index) => topRow(position, index + 1, scale)));
+    if (!best.length) top.replaceChildren(make("div.hint", `No context ${data.noun} has any importance.`));
     notes.replaceChildren();
-    if (best.some(isOpen)) {
-      const note = notes.appendChild(make("div.note"));
-      note.append(make("span.open", data.openSign, { "aria-hidden": "true" }), " " + data.openNote);
+    if (best.some(openPlaces)) notes.append(make("div.note", data.placesNote));
+    if (best.length && row.unitNote.length) notes.appendChild(make("div.note")).append(...line(row.unitNote));
+    instead.replaceChildren();
+    if (row.whatIf.length) instead.append(make("div.hint", "What the model would have said"));
+    for (const [position, parts] of row.whatIf) {
+      instead.appendChild(make("div.if", "", { "data-position": position })).append(...line(parts));
     }
-    if (best.length && data.unitNote) notes.append(make("div.note", data.unitNote));
   };
 
   const topRow = (position, place, scale) => {
-    const row = make("div.row", "", { role: "row", "data-position": position });
-    const cell = (kind, content) => {
-      const node = row.appendChild(make("div.cell", "", { role: "cell" }));
-      node.classList.add("reagent-" + kind);
-      node.append(content);
-    };
+    const node = make("div.row", "", { role: "row", "data-position": position });
     const bar = make("div.fill");
     bar.style.width = (100 * data.scores[target][position]) / data.scores[target][order[0]] + "%";
-    cell("number", make("span.place", String(place)));
-    if (isOpen(position)) row.lastChild.append(" ", openSign("place not settled"));
-    cell("name", name(position));
-    cell("number", String(position));
-    cell("number", score(data.scores[target][position]));
-    cell("bar", bar);
-    if (data.effects.length) cell("number", effect(position));
-    if (data.stderr.length) cell("whisker", whisker(position, scale));
-    return row;
+    const open = openPlaces(position);
+    const heard = open ? { role: "img", "aria-label": open.replace("–", " to ") + ", place not settled" } : {};
+    cell(node, "number", make("span.place", open || String(place), heard));
+    cell(node, "name", shortName(position));
+    cell(node, "number", String(position));
+    cell(node, "number", score(data.scores[target][position]));
+    cell(node, "bar", bar);
+    if (data.effects.length) cell(node, "number", effect(position));
+    if (data.stderr.length) cell(node, "whisker", whisker(position, scale));
+    return node;
   };
 
   // The effect as a point with its standard error, on an axis that all rows share.
@@ -156,18 +201,19 @@ function reagentView(element, data) {
   const choose = (next) => {
     target = next;
     element.dataset.target = target;
+    row = data.rows[target];
     order = ranking();
     [...choices.children].forEach((node, index) => {
       node.setAttribute("aria-selected", String(index === target));
       node.tabIndex = index === target ? 0 : -1;
     });
-    const { probability } = data.tokens[data.inputs + target];
-    heading.replaceChildren("What led to ", name(data.inputs + target), probability && ` (probability ${probability})`);
-    const sign = data.mild[target] ? data.openSign : "⚠";
-    caution.textContent = data.warnings[target] && `${sign} This output token ${data.warnings[target]}.`;
-    caution.classList.toggle("reagent-mild", data.mild[target]);
+    heading.replaceChildren(...line(row.question), row.chances && ` (${row.chances})`);
+    const sign = row.mild ? data.openSign : "⚠";
+    caution.textContent = row.warning && `${sign} This output ${row.warning}.`;
+    caution.classList.toggle("reagent-mild", row.mild);
     most.textContent = score(Math.max(0, ...data.scores[target]));
     drawContext();
+    drawOutline();
     drawTop();
     if (current !== null && current >= data.inputs + target) current = null;
     inspect(current);
@@ -180,7 +226,7 @@ function reagentView(element, data) {
       node.classList.toggle("reagent-current", same);
       if (node.matches(".reagent-token")) node.setAttribute("aria-selected", String(same));
     }
-    if (position === null) readout.replaceChildren("Point at a token, tap it or use the arrow keys to see its numbers.");
+    if (position === null) readout.replaceChildren(`Point at a ${data.noun}, tap it or use the arrow keys to see its numbers.`);
     else readout.replaceChildren(name(position), " " + numbers(position));
   };
 
@@ -205,7 +251,9 @@ function reagentView(element, data) {
     for (const type of types) {
       list.addEventListener(type, (event) => {
         const node = event.target.closest("[data-position]");
-        if (node) inspect(Number(node.dataset.position));
+        if (!node) return;
+        inspect(Number(node.dataset.position));
+        if (list !== context) reveal(node.dataset.position);
       });
     }
   };
@@ -224,27 +272,32 @@ function reagentView(element, data) {
   const choices = make("div.choices", "", { role: "listbox", "aria-label": "Output tokens", "aria-orientation": "horizontal" });
   for (let index = 0; index < outputs; index++) {
     const choice = choices.appendChild(make("span.choice", "", { role: "option" }));
-    choice.append(name(data.inputs + index));
-    if (data.mild[index]) choice.append(openSign("ranking still open"));
-    else if (data.warnings[index]) choice.append(make("span.flag", "⚠", { role: "img", "aria-label": "has a warning" }));
+    choice.append(shortName(data.inputs + index));
+    const { not, mild, warning } = data.rows[index];
+    if (not) choice.append(" not ", quoted(not));
+    if (mild) choice.append(make("span.open", data.openSign, { role: "img", "aria-label": "ranking still open" }));
+    else if (warning) choice.append(make("span.flag", "⚠", { role: "img", "aria-label": "has a warning" }));
     choice.addEventListener("click", () => choose(index));
   }
   const heading = make("div.heading", "", { role: "heading", "aria-level": 2, "aria-live": "polite" });
   const caution = make("div.caution", "", { role: "status" });
-  const context = make("div.context", "", { role: "listbox", "aria-label": "Context tokens", translate: "no", lang: "" });
+  const context = make("div.context", "", { role: "listbox", "aria-label": `Context ${data.noun}s`, translate: "no", lang: "" });
   const legend = make("div.legend", "score 0 ");
   const most = make("span.most");
   legend.append(make("span.scale", "", { "aria-hidden": "true" }), most);
   const readout = make("div.readout", "", { "aria-live": "polite" });
-  const top = make("div.top", "", { role: "table", "aria-label": "Most important tokens" });
+  const levels = make("div.levels", "", { role: "table", "aria-label": "Most important parts, coarse to fine" });
+  const top = make("div.top", "", { role: "table", "aria-label": `Most important ${data.noun}s` });
+  if (!["token", "word"].includes(data.noun)) top.classList.add("reagent-wordy");
   const notes = make("div.notes");
+  const instead = make("div.instead");
   const question = make("div.question", outputs > 1 ? "The output: choose a token" : "The output");
-  if (outputs > 1 && data.mild.includes(true)) question.append(` (${data.openSign} ranking still open)`);
+  if (outputs > 1 && data.rows.some((one) => one.mild)) question.append(` (${data.openSign} ranking still open)`);
 
-  element.replaceChildren(question, choices, heading, caution, context, legend, readout, top, notes, facts);
+  element.replaceChildren(question, choices, heading, caution, context, legend, readout, levels, top, notes, instead, facts);
   arrows(choices, ".reagent-choice", (_, index) => choose(index));
   arrows(context, ".reagent-token", (node) => inspect(Number(node.dataset.position)));
   watch(context, "mouseover", "focusin", "click");
-  watch(top, "mouseover", "click");
+  for (const list of [top, instead]) watch(list, "mouseover", "click");
   choose(target);
 }
