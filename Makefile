@@ -35,7 +35,9 @@ check: $(STAMP)  ## format, lint, types
 benchmark: $(STAMP)  ## measure speed and agreement (hours); JSON in docs/benchmarks, and docs/benchmarks.md
 	$(BIN)/python benchmarks/scoring.py > docs/benchmarks/scoring.json
 	$(BIN)/python benchmarks/antecedents.py > docs/benchmarks/antecedents.json
+	$(BIN)/python benchmarks/replacers.py > docs/benchmarks/replacers.json
 	$(BIN)/python benchmarks/designs.py > docs/benchmarks/designs.json
+	$(BIN)/python benchmarks/documents.py > docs/benchmarks/documents.json
 	$(if $(INSEQ_PYTHON),$(BIN)/python benchmarks/inseq_comparison.py --inseq-python $(INSEQ_PYTHON) > docs/benchmarks/inseq.json)
 	$(BIN)/python benchmarks/agreement.py --out docs/benchmarks/agreement.json > /dev/null
 	$(BIN)/python benchmarks/report.py docs/benchmarks

@@ -1,6 +1,6 @@
 """docs/benchmarks.md and its plots, from the JSON that the other scripts printed.
 
-python benchmarks/report.py docs/benchmarks        # agreement, antecedents, scoring, inseq and designs .json
+python benchmarks/report.py docs/benchmarks        # what the other scripts printed, as NAME.json
 """
 
 import json
@@ -20,7 +20,7 @@ def main() -> None:
     if "agreement" in read:
         plot(read["agreement"], folder / "agreement.png")
         pages.append(agreement(read["agreement"]))
-    for name, write in (("antecedents", antecedents), ("scoring", scoring), ("inseq", inseq), ("designs", designs)):
+    for name, write in SECTIONS.items():
         if name in read:
             pages.append(write(read[name]))
     Path(folder.parent / "benchmarks.md").write_text("\n".join(pages), encoding="utf-8")
@@ -49,12 +49,13 @@ def agreement(results: dict[str, Any]) -> str:
         "## Agreement with a converged reference",
         "",
         "Pearson correlation of effects with a reference of 4,096 probes from other seeds, mean over prompts and two seeds;",
-        "`covered`: share of 95 % intervals that contain the reference; `two seeds`: correlation of two independent runs.",
+        "`covered`: share of 95 % intervals that contain the reference, of all tokens and of the five with the largest effects;",
+        "`two seeds`: correlation of two independent runs.",
         "",
         "![Agreement against probes](benchmarks/agreement.png)",
         "",
-        "| replacer, prompts | tokens | probes | agreement | top 5 | covered | two seeds |",
-        "|---|---|---|---|---|---|---|",
+        "| replacer, prompts | tokens | probes | agreement | top 5 | covered | of the top 5 | two seeds |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for replacer in ("self", "infill", "pos", "random"):
         for length in ("short", "medium", "long"):
@@ -64,7 +65,8 @@ def agreement(results: dict[str, Any]) -> str:
             tokens = sorted(entry["tokens"] for entry in entries)
             size = f"{tokens[0]}–{tokens[-1]}" if tokens[0] < tokens[-1] else f"{tokens[0]}"
             for count in ("64", "96", "128", "256"):
-                cells = [average(entries, "fast", count, key) for key in ("pearson", "top5", "covered", "two_seeds")]
+                keys = ("pearson", "top5", "covered", "covered_top5", "two_seeds")
+                cells = [average(entries, "fast", count, key) for key in keys]
                 row = " | ".join(f"{cell:.2f}" if cell < 0.995 else f"{cell:.3f}" for cell in cells)
                 lines.append(f"| `{replacer}`, {len(entries)} {length} | {size} | {count} | {row} |")
     both = [entry for entry in group(results, "self") if "published" in entry]
@@ -156,14 +158,16 @@ def designs(found: dict[str, Any]) -> str:
     lines = [
         "## What else was tried",
         "",
-        f"`benchmarks/designs.py`: agreement with {found['reference']:,} probes of the same design, {found['tokens']} tokens.",
+        f"`benchmarks/designs.py`: agreement with {found['reference']:,} dealt probes of 10 %, and in brackets the share of the",
+        f"five most important tokens found; mean over {found['prompts']} prompts and three seeds. Without another estimate named, it is",
+        "that with learned variances.",
         "",
-        "| share replaced | estimate | 64 probes | 128 | 256 |",
-        "|---|---|---|---|---|",
+        "| design | 64 probes | 128 | 256 |",
+        "|---|---|---|---|",
     ]
-    for share, rows in found["agreement"].items():
-        for name, row in rows.items():
-            lines.append(f"| {share} | {name} | " + " | ".join(f"{value:.2f}" for value in row.values()) + " |")
+    for name, row in found["agreement"].items():
+        cells = (f"{cell['pearson']:.3f} ({cell['top5']:.2f})" for cell in row.values())
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     lines += [
         "",
         "How well effects learned at one share predict what happens when 30 % are replaced (correlation with the drop):",
@@ -172,8 +176,64 @@ def designs(found: dict[str, Any]) -> str:
         "|---|---|---|---|",
     ]
     for share, row in found["predicts_30_percent"].items():
-        lines.append(f"| {share} | " + " | ".join(f"{value:.2f}" for value in row.values()) + " |")
+        lines.append(f"| {share} | " + " | ".join(f"{cell['pearson']:.2f}" for cell in row.values()) + " |")
     return "\n".join([*lines, ""])
+
+
+def replacers(found: dict[str, Any]) -> str:
+    names = list(found["replacers"])
+    lines = [
+        "## Which replacer?",
+        "",
+        f"`benchmarks/replacers.py`, {found['cases']} questions for a capital, {found['probes']} probes. `natural`: nats that each word",
+        "which was not replaced loses, as the model sees it (less is more natural). The last columns: correlation of what the",
+        "effects predict with what hands never used before, replaced by another replacer, really cost the answer.",
+        "",
+        "| replacer | own passes | own seconds | country in top 3 | its score | natural | "
+        + " | ".join(f"predicts `{name}`" for name in names)
+        + " |",
+        "|---" * (6 + len(names)) + "|",
+    ]
+    for name, row in found["replacers"].items():
+        cells = [
+            f"{row['passes_for_proposals']:.0f}",
+            f"{row['seconds_for_proposals']:.1f}",
+            f"{row['country_in_top_3']:.0%}",
+            f"{row['score_of_country']:.2f}",
+            f"{row['nats_lost_per_word']:.2f}",
+            *(f"{row[f'predicts {other}']:.2f}" for other in names),
+        ]
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def documents(found: dict[str, Any]) -> str:
+    lines = [
+        "## Long documents",
+        "",
+        f"`benchmarks/documents.py`: a question over {found['tokens']:,} tokens, of which one sentence answers it. Coarse to fine took",
+        f"{found['passes_over_short']:.1f} times the passes of a 42-token prompt ({found['short']['forward_passes']}); the sentence that came first:",
+        f"“{found['coarse to fine']['first_sentence'].strip()}”",
+        "",
+        "| | passes | seconds | place of the key word | peak memory, MB |",
+        "|---|---|---|---|---|",
+    ]
+    for name in ("coarse to fine", "tokens only"):
+        if name in found:
+            row = found[name]
+            place = row["key_word_at"] or "–"
+            lines.append(f"| {name} | {row['forward_passes']} | {row['seconds']:.0f} | {place} | {row['peak_memory_mb']:,.0f} |")
+    return "\n".join([*lines, ""])
+
+
+SECTIONS = {
+    "antecedents": antecedents,
+    "replacers": replacers,
+    "scoring": scoring,
+    "inseq": inseq,
+    "documents": documents,
+    "designs": designs,
+}
 
 
 def plot(results: dict[str, Any], path: Path) -> None:
