@@ -10,7 +10,7 @@ import numpy as np
 from reagent.asking import check_prompt, check_question, check_units, cuts, phrase, question, read_case
 from reagent.errors import InputError
 from reagent.explanation import Cost, Explanation, Level, Rows, WhatIf
-from reagent.methods import METHODS, Attribution, Progress, make_method
+from reagent.methods import METHODS, Attribution, Method, Progress, make_method
 from reagent.methods.levels import Stage, attribute
 from reagent.methods.what_if import what_if as imagine
 from reagent.models.case import Floats
@@ -58,11 +58,11 @@ def explain(
     'c'
     """
     # Everything that can be wrong with the words is found before anything is loaded or computed.
-    attributor, method_info = make_method(method, preset, **options)
-    substitute = choose_replacer(method, replacer, replacer_options or {}, what_if)
     given = check_prompt(prompt)
     check_question(target, span, contrast, max_new_tokens, seed)
-    check_units(unit, spans, levels, attributor, method)
+    attributor, method_info, substitute = check_choices(
+        unit, spans, levels, method, preset, options, replacer, replacer_options, what_if
+    )
     known = model if hasattr(model, "score") and hasattr(model, "case") else load_model(model)
     case = read_case(known, given, target, contrast, max_new_tokens)
     asked = None if span is None else phrase(case, span)
@@ -112,7 +112,24 @@ def explain(
     return explanation(stages, imagine(known, stages[-1].case, stages[-1].proposals, stages[-1].found, rows))
 
 
-def choose_replacer(method: str, replacer: str, options: Mapping[str, Any], what_if: bool = False) -> Replacer | None:
+def check_choices(
+    unit: str,
+    spans: Sequence[Span] | None,
+    levels: Sequence[str] | None,
+    method: str,
+    preset: str | None,
+    options: Mapping[str, Any],
+    replacer: str,
+    replacer_options: Mapping[str, Any] | None,
+    what_if: bool,
+) -> tuple[Method, dict[str, Any], Replacer | None]:
+    """The method, its provenance and the replacer, once all words about them are known to be right."""
+    attributor, info = make_method(method, preset, **options)
+    check_units(unit, spans, levels, attributor, method)
+    return attributor, info, _replacer(method, replacer, replacer_options or {}, what_if)
+
+
+def _replacer(method: str, replacer: str, options: Mapping[str, Any], what_if: bool) -> Replacer | None:
     """The replacer, or None for a method that replaces nothing."""
     if METHODS[method].replaces:
         return make_replacer(replacer, **options)

@@ -1,6 +1,9 @@
 """The command line: it parses, calls the library and chooses a view, nothing else.
 
-app.py        the commands and their options
+app.py        the commands
+options.py    the options that several of them share
+question.py   from options to what is asked
+lists.py      commands that list what there is
 progress.py   the bar on standard error
 """
 

@@ -1,0 +1,59 @@
+"""Commands that list what there is."""
+
+from typing import Annotated
+
+import typer
+
+from reagent.errors import UnknownNameError
+
+models_app = typer.Typer(help="List the known models, or fetch one ahead of time.", rich_markup_mode=None)
+
+
+def methods() -> None:
+    """List the attribution methods, their presets and options, what they need from a model and what they cost."""
+    from reagent.methods import METHODS
+
+    for name, entry in METHODS.items():
+        typer.echo(f"{name}: {entry.summary}")
+        typer.echo(f"    needs: {entry.needs}; forward passes: {entry.cost}")
+        for preset, (settings, summary) in entry.presets.items():
+            values = ", ".join(f"{key}={value}" for key, value in settings.info.items())
+            typer.echo(f"    --preset {preset}: {summary}" if len(entry.presets) > 1 else f"    {summary}")
+            if values:
+                typer.echo(f"        {values}")
+
+
+def replacers() -> None:
+    """List what may stand in a token's place."""
+    from reagent.replacers import REPLACERS, automatic
+
+    for name, (settings, summary) in REPLACERS.items():
+        values = ", ".join(f"{key}={value}" for key, value in settings.info.items() if key != "id")
+        typer.echo(f"{name}: {summary} ({values})")
+    typer.echo(f"auto: the best one at hand, here {automatic()}")
+
+
+@models_app.callback(invoke_without_command=True)
+def models(context: typer.Context) -> None:
+    """List the known models and what is cached."""
+    if context.invoked_subcommand is not None:
+        return
+    from reagent.models import embedded
+
+    for entry in embedded.status():
+        typer.echo(f"{entry.name}: {entry.description} ({entry.licence})")
+        if entry.cached:
+            typer.echo(f"    cached: {entry.folder} ({entry.bytes / 1e6:.0f} MB)")
+        else:
+            typer.echo(f"    not cached: fetched on first use, or now with `reagent models pull {entry.name}`")
+    typer.echo("Also: hub ids and folders of causal language models for transformers, and .gguf files.")
+
+
+@models_app.command()
+def pull(name: Annotated[str, typer.Argument(metavar="NAME", help="An embedded model, as smollm2.")]) -> None:
+    """Fetch a model now, so that later runs need no network."""
+    from reagent.models import embedded
+
+    if name not in embedded.MODELS:
+        raise UnknownNameError("embedded model", name, embedded.MODELS)
+    typer.echo(f"{name} is ready in {embedded.fetch(name)}")
