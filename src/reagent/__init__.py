@@ -12,6 +12,7 @@ from reagent._version import __version__
 
 if TYPE_CHECKING:
     from reagent.api import explain
+    from reagent.comparing import compare
     from reagent.errors import ReagentError
     from reagent.explanation import Explanation, Token
     from reagent.explanation_json import load
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 # `import reagent` needs neither torch nor transformers.
 _HOME = {
     "explain": "reagent.api",
+    "compare": "reagent.comparing",
     "load_model": "reagent.models",
     "load": "reagent.explanation_json",
     "Explanation": "reagent.explanation",
@@ -28,7 +30,7 @@ _HOME = {
     "ReagentError": "reagent.errors",
 }
 
-__all__ = ["Explanation", "ReagentError", "Token", "__version__", "explain", "load", "load_model"]
+__all__ = ["Explanation", "ReagentError", "Token", "__version__", "compare", "explain", "load", "load_model"]
 
 
 def __getattr__(name: str) -> Any:

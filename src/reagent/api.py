@@ -126,15 +126,18 @@ def check_choices(
     """The method, its provenance and the replacer, once all words about them are known to be right."""
     attributor, info = make_method(method, preset, **options)
     check_units(unit, spans, levels, attributor, method)
-    return attributor, info, _replacer(method, replacer, replacer_options or {}, what_if)
+    return attributor, info, _replacer(info, attributor, replacer, replacer_options or {}, what_if)
 
 
-def _replacer(method: str, replacer: str, options: Mapping[str, Any], what_if: bool) -> Replacer | None:
+def _replacer(
+    info: Mapping[str, Any], method: Method, name: str, options: Mapping[str, Any], what_if: bool
+) -> Replacer | None:
     """The replacer, or None for a method that replaces nothing."""
-    if METHODS[method].replaces:
-        return make_replacer(replacer, **options)
-    if replacer != "auto" or options or what_if:
-        raise InputError(f"method {method!r} replaces nothing: leave out the replacer, its options and what_if")
+    if getattr(method, "replaces", METHODS[info["id"]].replaces):
+        return make_replacer(name, **options)
+    if name != "auto" or options or what_if:
+        called = " ".join(str(info[key]) for key in ("id", "preset") if info[key])
+        raise InputError(f"method {called!r} replaces nothing: leave out the replacer, its options and what_if")
     return None
 
 

@@ -3,15 +3,26 @@
 protocol.py   what a method is given and what it returns
 reagent.py    ReAGent as published
 reagent_fast.py, effects.py   ReAGent with shared, dealt probes; effects and their errors from them
+lime.py, occlusion.py, shapley.py, greedy.py   other methods that need nothing but probabilities
+gradients.py, attention.py    methods that look inside a network
+random_scores.py   the baseline
+levels.py, what_if.py   any of them coarse to fine; what the model would have said
+rows.py, scores.py      what they share: asking in blocks, and from effects to scores
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from reagent.errors import UnknownNameError
+from reagent.methods.greedy import Greedy
+from reagent.methods.lime import Lime
+from reagent.methods.occlusion import Occlusion
 from reagent.methods.protocol import Attribution, Method, Progress, Report
+from reagent.methods.random_scores import RandomScores
 from reagent.methods.reagent import Published
 from reagent.methods.reagent_fast import Fast
+from reagent.methods.shapley import Shapley
 from reagent.options import with_options
 
 
@@ -23,7 +34,7 @@ class MethodEntry:
     needs: str  # from a model: probabilities, gradients, attentions, or nothing
     cost: str  # in forward passes
     presets: dict[str, tuple[Method, str]]
-    replaces: bool = True  # whether it needs something to stand in for a unit
+    replaces: bool = True  # whether something stands in for a unit
 
 
 METHODS: dict[str, MethodEntry] = {
@@ -38,6 +49,50 @@ METHODS: dict[str, MethodEntry] = {
             "paper-appendix": (Published(keep=5, max_steps=3000), "the paper's appendix: keep 5 tokens, 3,000 steps"),
             "paper-replacement": (Published(max_steps=5000), "the paper's study of replacements: 5,000 steps"),
         },
+    ),
+    "lime": MethodEntry(
+        "fits a linear model to texts in which about half of the units are replaced",
+        "probabilities",
+        "512 for all targets together",
+        {"default": (Lime(), "512 samples, LIME's kernel (width 25) and ridge; effects in nats")},
+    ),
+    "occlusion": MethodEntry(
+        "leaves out one unit at a time",
+        "probabilities",
+        "4 for each unit, for all targets together (deletion: 1)",
+        {
+            "replacement": (
+                Occlusion(),
+                "each unit replaced in turn, mean of 4 draws; effects in nats with standard errors",
+            ),
+            "deletion": (Occlusion(by="deletion"), "each unit deleted in turn; exact, but the text gets shorter"),
+        },
+    ),
+    "shapley": MethodEntry(
+        "replaces units one after another in random orders: what each costs at its turn, on average",
+        "probabilities",
+        "16 for each unit, for all targets together",
+        {"default": (Shapley(), "8 orders, walked both ways; effects in nats with standard errors")},
+    ),
+    "greedy": MethodEntry(
+        "searches the smallest set of units that keeps the prediction",
+        "probabilities (masking: a network that takes attention_mask and position_ids)",
+        "about 3 × units × length of the rationale, for each target (masking: a third)",
+        {
+            "replacement": (Greedy(), "all other units replaced, 3 fixed draws"),
+            "masking": (
+                Greedy(by="masking"),
+                "all other units masked, positions kept; the model is not fine-tuned for it",
+            ),
+            "exhaustive": (Greedy(exhaustive=True), "the smallest set there is, for short contexts"),
+        },
+    ),
+    "random": MethodEntry(
+        "scores at random: the baseline",
+        "nothing",
+        "none",
+        {"default": (RandomScores(), "uniform numbers over their sum")},
+        replaces=False,
     ),
 }
 
@@ -59,4 +114,10 @@ def make_method(name: str = "reagent", preset: str | None = None, **options: Any
     return method, {"id": name, "preset": chosen if len(presets) > 1 else None, **method.info}
 
 
-__all__ = ["METHODS", "Attribution", "Method", "Progress", "Report", "make_method"]
+def replaces(name: str, preset: str | None = None, options: Mapping[str, Any] | None = None) -> bool:
+    """Whether a method, set like this, needs something to stand in for a unit."""
+    method, _ = make_method(name, preset, **(options or {}))
+    return bool(getattr(method, "replaces", METHODS[name].replaces))
+
+
+__all__ = ["METHODS", "Attribution", "Method", "Progress", "Report", "make_method", "replaces"]

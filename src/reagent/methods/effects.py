@@ -28,6 +28,7 @@ from reagent.models.case import Floats, Ids, Mask
 
 ROUNDS = 16  # of EM: fewer are too cautious, more sharpen the variances beyond what the probes can tell
 DEGREES = 1.0  # how much a token's variance leans on the usual one: as one observation
+FEWEST = 2  # degrees of freedom of a token that was hardly ever replaced: the prior knows the rest
 
 
 class Effects(NamedTuple):
@@ -63,12 +64,16 @@ def estimate(design: Design, y: Floats) -> Effects:
     mean, known, robust = solver.posterior(variances)
     unseen = (design.weights**2).sum(1) - found.seen_weight**2 @ found.belongs
     error = np.sqrt(np.maximum(known + unseen * variances.candidate, 0) + robust)
-    return Effects(mean, error * _stretch(design.replaced.sum(0)))
+    return Effects(mean, error * stretch(np.maximum(design.replaced.sum(0) - 1, FEWEST)))
 
 
-def _stretch(observations: Ids) -> Floats:
-    """How much wider Student's t is than the normal distribution, at 95 %."""
-    return np.asarray(stdtrit(np.maximum(observations - 1, 2), 0.975) / ndtri(0.975))
+def stretch(degrees: Ids | int) -> Floats:
+    """How much wider Student's t of so many degrees of freedom is than the normal distribution, at 95 %.
+
+    >>> stretch(np.array([2, 10, 10_000])).round(2)
+    array([2.2 , 1.14, 1.  ])
+    """
+    return np.asarray(stdtrit(degrees, 0.975) / ndtri(0.975))
 
 
 def _guess(design: Design, y: Floats) -> _Variances:

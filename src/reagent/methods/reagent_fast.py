@@ -22,6 +22,7 @@ from reagent.explanation import SURE
 from reagent.methods.effects import Design, Effects, estimate
 from reagent.methods.protocol import Attribution, Progress, Report, silent
 from reagent.methods.reagent import gain
+from reagent.methods.scores import share
 from reagent.models.case import Case, Floats, Ids, Mask
 from reagent.models.protocol import Model
 from reagent.options import check_range, check_whole
@@ -107,15 +108,15 @@ class Fast:
     def _attribution(self, rows: "_Rows", answers: Floats) -> Attribution:
         effects = [estimate(*rows.seen(answers, t)) for t in range(answers.shape[1])]
         means = [rows.spread(t, e.mean) for t, e in enumerate(effects)]
-        flat = [not (mean > 0).any() for mean in means]
+        shared = [share(mean, rows.case.protected) for mean in means]
         ended = ["fixed" if self.probes else "settled" if settled(e, self.top) else "unsettled" for e in effects]
         return Attribution(
-            scores=[rows.share(mean) for mean in means],
+            scores=[scores for scores, _ in shared],
             effects=means,
             stderr=[rows.spread(t, e.stderr) for t, e in enumerate(effects)],
             effect_unit=RESPONSES[self.response],
             steps=[len(answers)] * len(effects),
-            stopped=["flat" if nothing else why for nothing, why in zip(flat, ended, strict=True)],
+            stopped=["flat" if nothing else why for (_, nothing), why in zip(shared, ended, strict=True)],
             runs=[],
             probes=len(answers),
             stopping_tests=0,
@@ -139,13 +140,6 @@ class _Rows:
         row = np.zeros(len(self.case.input) + t)
         row[self.free[: len(values)]] = values
         return row
-
-    def share(self, effects: Floats) -> Floats:
-        """Positive effects over their sum; where none is positive, every token alike."""
-        positive = np.maximum(effects, 0)
-        if not positive.any():
-            positive = (~self.case.protected[: len(effects)]).astype(np.float64)
-        return np.asarray(positive / positive.sum())
 
 
 def deal(size: int, hand: int, count: int, strata: int, rng: np.random.Generator) -> tuple[Mask, Floats]:
