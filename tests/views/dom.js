@@ -1,10 +1,10 @@
 // As much of a document as view.js needs, to see what it draws without a browser.
-// Reads the view's data from standard input and prints the drawn tree, as Python's `drawn` expects it.
+// Reads the view's data from standard input and prints the drawn tree, as `draw` in browser.py expects it.
 const { readFileSync } = require("node:fs");
 
 class Node {
   constructor(tag) {
-    Object.assign(this, { tag, className: "", children: [], attributes: {}, dataset: {} });
+    Object.assign(this, { tag, className: "", children: [], attributes: {}, dataset: {}, listeners: {} });
     Object.assign(this, { scrollTop: 0, offsetHeight: 0, clientHeight: 0 });
     this.style = { setProperty() {} };
     this.classList = { add: (name) => (this.className += " " + name), toggle() {} };
@@ -18,7 +18,7 @@ class Node {
   append(...nodes) { this.children.push(...nodes.filter((node) => node !== "")); }
   appendChild(node) { this.children.push(node); return node; }
   replaceChildren(...nodes) { this.children = []; this.append(...nodes); }
-  addEventListener() {}
+  addEventListener(type, act) { this.listeners[type] = act; }
   matches(selector) {
     const [, name, , value] = selector.match(/^\[([\w-]+)(="(.*)")?\]$/) || [];
     if (name) return name in this.attributes && (value === undefined || this.attributes[name] === value);
@@ -36,8 +36,14 @@ class Node {
 }
 
 globalThis.document = { createElement: (tag) => new Node(tag) };
-const [data, target] = JSON.parse(readFileSync(0, "utf8"));
+const [data, target, events] = JSON.parse(readFileSync(0, "utf8"));
 const element = new Node("div");
 element.dataset.target = String(target); // as a browser keeps it
-new Function(readFileSync(process.argv[2], "utf8") + "; return reagentView;")()(element, data);
+const name = Array.isArray(data) ? "reagentCompare" : "reagentView";
+new Function(readFileSync(process.argv[2], "utf8") + `; return ${name};`)()(element, data);
+for (const [selector, index, type] of events) {
+  const node = element.querySelectorAll(selector)[index];
+  if (type === "toggle") node.open = !node.open;
+  node.listeners[type]({ target: node });
+}
 process.stdout.write(JSON.stringify(element));

@@ -186,6 +186,25 @@ def hostile() -> Explanation:
     )
 
 
+def by_methods(why: Explanation) -> list[Explanation]:
+    """The same by three methods: as it is, the other way round, and without any order."""
+
+    def turned(row: Sequence[float], t: int) -> list[float]:
+        free = [value for value, unit in zip(row, why.context(t), strict=True) if not unit.protected]
+        return [max(free) + min(free) - value for value in row] if free else list(row)
+
+    def by(method: str, passes: int, raw: Sequence[Sequence[float]]) -> Explanation:
+        rows = []
+        for t, row in enumerate(raw):
+            kept = [0.0 if unit.protected else value for value, unit in zip(row, why.context(t), strict=True)]
+            rows.append(tuple(value / (sum(kept) or 1.0) for value in kept))
+        cost = replace(why.cost, forward_passes=passes, seconds=passes / 1000)
+        return replace(why, method={"id": method, "preset": None}, replacer=None, scores=tuple(rows), cost=cost)
+
+    reverse = by("input-x-gradient", 1, [turned(row, t) for t, row in enumerate(why.scores)])
+    return [why, reverse, by("random", 0, [[1.0] * len(row) for row in why.scores])]
+
+
 def formula() -> Explanation:
     """Dollar signs around what is no formula: whoever tries to set it fails."""
     broken = "$x_{$"

@@ -1,18 +1,16 @@
 import json
 import re
-import shutil
 import subprocess
 from dataclasses import replace
-from html.parser import HTMLParser
-from importlib.resources import as_file, files
+from importlib.resources import as_file
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from reagent.explanation import Explanation, Token
 from reagent.views.html import fragment, page, view_data
 from reagent.views.text import visible
+from views.browser import ASSETS, Drawn, Reader, draw, needs_node
 from views.samples import (
     HOSTILE,
     NEEDLE,
@@ -28,30 +26,6 @@ from views.samples import (
     phrase,
     with_what_if,
 )
-
-ASSETS = files("reagent.views").joinpath("assets")
-
-
-class Reader(HTMLParser):
-    """What a browser sees: the elements with their attributes, and the text inside each kind."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: dict[str, list[str]] = {}
-        self._open = ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._open = tag
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.texts.setdefault(self._open, []).append(data)
-
-    def tags(self) -> list[str]:
-        return [tag for tag, _ in self.elements]
 
 
 def data_of(text: str) -> dict[str, object]:
@@ -116,7 +90,7 @@ def test_a_fragment_can_stand_in_one_document_many_times() -> None:
     # A second declaration of a top-level `const` or `let` would be an error in the second fragment.
     scripts = ASSETS.joinpath("view.js").read_text() + ASSETS.joinpath("fragment.html").read_text()
     assert re.findall(r"^(?:const|let|class|var)\b.*", scripts, re.M) == []
-    assert re.findall(r"^(?:async )?function (\w+)", scripts, re.M) == ["reagentView"]
+    assert re.findall(r"^(?:async )?function (\w+)", scripts, re.M) == ["reagentParts", "reagentView", "reagentCompare"]
 
 
 def test_the_style_touches_nothing_outside() -> None:
@@ -155,42 +129,14 @@ def test_the_data_say_which_places_are_settled() -> None:
     assert view_data(make(effects=True))["rows"][0]["open"] == []  # no errors: nobody knows
 
 
-needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
-
-
 @needs_node
 def test_the_script_is_a_script() -> None:
     with as_file(ASSETS.joinpath("view.js")) as path:
         subprocess.run(["node", "--check", str(path)], check=True)
 
 
-class Drawn:
-    """What view.js draws: find parts by their kind, read their text as it is seen or as it is heard."""
-
-    def __init__(self, node: dict[str, Any]) -> None:
-        self.node = node
-
-    def parts(self, kind: str) -> "list[Drawn]":
-        nodes = [Drawn(child) for child in self.node["children"] if not isinstance(child, str)]
-        here = [node for node in nodes if f"reagent-{kind}" in node.node["kind"].split()]
-        return here + [part for node in nodes for part in node.parts(kind)]
-
-    def text(self, *, heard: bool = False) -> str:
-        attributes = self.node["attributes"]
-        if heard and attributes.get("aria-hidden") == "true":
-            return ""
-        if heard and "aria-label" in attributes:
-            return str(attributes["aria-label"])
-        parts = [c if isinstance(c, str) else Drawn(c).text(heard=heard) for c in self.node["children"]]
-        return "".join(parts)
-
-
 def drawn(why: Explanation, target: int | str = "") -> Drawn:
-    with as_file(ASSETS.joinpath("view.js")) as script:
-        command = ["node", str(Path(__file__).with_name("dom.js")), str(script)]
-        data = json.dumps([view_data(why), target])
-        result = subprocess.run(command, input=data, check=True, capture_output=True, text=True, encoding="utf-8")
-    return Drawn(json.loads(result.stdout))
+    return draw(view_data(why), target)
 
 
 @needs_node

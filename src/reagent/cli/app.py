@@ -8,6 +8,7 @@ import typer
 from reagent._version import __version__
 from reagent.cli import lists
 from reagent.cli import options as o
+from reagent.cli.comparing import compare
 
 if TYPE_CHECKING:
     from reagent.explanation import Explanation
@@ -155,6 +156,7 @@ def show(
         why.show(target=token)
 
 
+app.command()(compare)
 app.command()(lists.methods)
 app.command()(lists.replacers)
 app.add_typer(lists.models_app, name="models")

@@ -43,22 +43,32 @@ _BREAKERS = str.maketrans({character: f"\\u{ord(character):04x}" for character i
 
 def page(explanation: Explanation) -> str:
     """A whole HTML document that works without a network."""
-    focus = asked(explanation)
-    text = explanation.completion if focus is None else explanation.output[focus].text
-    title = f"Why “{_title(text)}”?"
-    if explanation.target.get("kind") == "contrast":
-        title = f"Why “{_title(text)}” and not “{_title(str(explanation.target.get('text', '')))}”?"
-    return Template(_asset("page.html")).substitute(title=escape(title), fragment=fragment(explanation))
+    return document(title(explanation), fragment(explanation))
 
 
 def fragment(explanation: Explanation) -> str:
     """A part of a document; several of them can stand in one."""
+    return component(view_data(explanation), summary(explanation))
+
+
+def document(heading: str, body: str) -> str:
+    return Template(_asset("page.html")).substitute(title=escape(heading), fragment=body)
+
+
+def component(data: dict[str, Any] | list[dict[str, Any]], words: str) -> str:
+    """What view.js draws: one view, or a list of them to compare; the words stand there until it does."""
     return Template(_asset("fragment.html")).substitute(
-        style=_asset("view.css"),
-        script=_asset("view.js"),
-        data=_embedded(view_data(explanation)),
-        summary=escape(_summary(explanation)),
+        style=_asset("view.css"), script=_asset("view.js"), data=_embedded(data), summary=escape(words)
     )
+
+
+def title(explanation: Explanation) -> str:
+    """The question, as plain words."""
+    focus = asked(explanation)
+    text = explanation.completion if focus is None else explanation.output[focus].text
+    if explanation.target.get("kind") == "contrast":
+        return f"Why “{_title(text)}” and not “{_title(str(explanation.target.get('text', '')))}”?"
+    return f"Why “{_title(text)}”?"
 
 
 def view_data(explanation: Explanation) -> dict[str, Any]:
@@ -104,7 +114,7 @@ def _row(explanation: Explanation, target: int) -> dict[str, Any]:
     }
 
 
-def _summary(explanation: Explanation) -> str:
+def summary(explanation: Explanation) -> str:
     """The answer in one line, for readers where no script runs: a notebook on a code host, a mail."""
     names = [shortened(name, NAME_LENGTH) for name in all_labels(explanation)]
     lines = (
@@ -125,7 +135,7 @@ def _title(text: str) -> str:
     return shortened(" ".join(visible(text).split()), TITLE_LENGTH)
 
 
-def _embedded(data: dict[str, Any]) -> str:
+def _embedded(data: object) -> str:
     # ASCII only: no line separators, no lone surrogates, no question of encoding.
     return json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).translate(_BREAKERS)
 

@@ -17,13 +17,13 @@ from reagent.views.summary import (
     LISTED,
     PLACES,
     Line,
-    asked,
     chances,
     context_noun,
     facts,
     open_places,
     outline,
     question,
+    shown_row,
     warning,
     warnings_in_brief,
     what_if,
@@ -62,12 +62,11 @@ def save_png(explanation: Explanation, path: str | Path, target: int | None = No
     figure = Figure(layout="constrained")
     FigureCanvasAgg(figure)  # a canvas of its own: pyplot and its backend stay as they are
     plot = _Plot(explanation, *_fonts())
-    target = asked(explanation) if target is None else target
-    if target is None and len(explanation.output) > 1:
+    row = shown_row(explanation, target)
+    if row is None:
         plot.heat_map(figure)
     else:
-        context = explanation.context(target or 0)  # refuses a target that is not there
-        plot.bars(figure, len(context) - len(explanation.input))
+        plot.bars(figure, row)
     buffer = BytesIO()
     figure.savefig(buffer, format="png", dpi=DPI)
     return write_whole(path, buffer.getvalue())

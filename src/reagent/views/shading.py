@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise, takewhile
+from itertools import groupby, pairwise
 
 from rich.console import RenderableType
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from reagent.views.text import NEWLINE, TAB, Kind, Piece, shortened
+from reagent.views.text import NEWLINE, TAB, Kind, Piece, before, shortened
 
 BAR_COLOUR = "#d97f12"
 MARKED = 5  # without colour, so many tokens get brackets,
@@ -40,7 +40,7 @@ class Shading:
 
     def context(self, weights: Sequence[float], with_answer: bool = False) -> RenderableType:
         """The text as far as there are weights, then what was said there; messages stand beside their roles."""
-        pieces = list(takewhile(lambda piece: piece.position != len(weights), self.pieces))
+        pieces = before(len(weights), self.pieces)
         answer = self.pieces[len(pieces)].text if with_answer else ""
         starts = [i for i, piece in enumerate(pieces) if piece.kind is Kind.ROLE]
         if not starts:
@@ -55,11 +55,18 @@ class Shading:
         return grid
 
     def legend(self, weights: Sequence[float]) -> Text:
-        largest = max(weights, default=0.0)
+        largest = f"{max(weights, default=0.0):.3f}"
+        return self._legend(f"(largest score {largest})", largest)
+
+    def shared_legend(self, owner: str) -> Text:
+        """For several texts, each of which has its own scale."""
+        return self._legend(f"of each {owner}", f"largest of each {owner}")
+
+    def _legend(self, brackets: str, largest: str) -> Text:
         if not self.colour:
-            return Text(f"⟦ ⟧ strongest {self.noun}s (largest score {largest:.3f})", style="dim")
+            return Text(f"⟦ ⟧ strongest {self.noun}s {brackets}", style="dim")
         swatches = [("   ", shade) for shade in SHADES[1:]]
-        return Text.assemble(("score 0 ", "dim"), *swatches, (f" {largest:.3f}", "dim"))
+        return Text.assemble(("score 0 ", "dim"), *swatches, (f" {largest}", "dim"))
 
     def _text(self, pieces: Sequence[Piece], weights: Sequence[float]) -> Text:
         largest = max(weights, default=0.0) or 1.0
@@ -67,13 +74,13 @@ class Shading:
         marked = {i for i in order[:MARKED] if weights[i] >= MARKED_FROM * largest and weights[i] > 0}
         text = Text()
         for piece in self._brief(pieces, weights, largest):
-            before, body, after = _margins(piece.text)
+            head, body, tail = margins(piece.text)
             style: Style | str = "dim" if piece.kind is Kind.SPECIAL else ""
             if piece.position is not None and self.colour:
                 style = SHADES[_level(weights[piece.position] / largest)] or style
             elif piece.position in marked:
                 body = f"⟦{body}⟧"
-            text.append(before).append(body, style=style).append(after)
+            text.append(head).append(body, style=style).append(tail)
         return text
 
     def _brief(self, pieces: Sequence[Piece], weights: Sequence[float], largest: float) -> Iterable[Piece]:
@@ -99,11 +106,11 @@ def _answered(text: Text, said: str) -> Text:
     return text.append(" ▸ " if text else "▸ ", style="dim").append(_broken(said).strip(" "), style="bold underline")
 
 
-def _margins(text: str) -> tuple[str, str, str]:
+def margins(text: str) -> tuple[str, str, str]:
     """The spaces before a word, the word, the spaces after it: only the word is shaded or marked."""
     body = text.strip() or text
-    before, _, after = text.partition(body)
-    return before, _broken(body), after
+    head, _, tail = text.partition(body)
+    return head, _broken(body), tail
 
 
 def _broken(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from reagent.explanation import STOPPED, SURE, Contribution, Explanation, Token
+from reagent.explanation import STOPPED, SURE, Contribution, Cost, Explanation, Token
 from reagent.views.text import label, labels, quoted, shortened, visible
 
 LISTED = 10  # how many of the most important tokens a view lists,
@@ -28,6 +28,8 @@ Line = list[tuple[str, bool]]  # the parts of a line, and whether they are quote
 IN_BRIEF = {
     "unsettled": "ranking still open; more probes may settle it",
     "flat": "made likelier by no part of the context, so their scores say nothing",
+    "relaxed": "not what the model predicts even with the whole context; their rationales only keep their rank",
+    "empty": "keep their place with everything replaced, so their scores say nothing",
     "start": "in some run nothing was learned before it stopped",
     "maximum": "the stopping condition was not met",
 }
@@ -37,15 +39,21 @@ def facts(explanation: Explanation) -> list[tuple[str, str]]:
     """Where the explanation comes from, as pairs of name and value."""
     method, target, cost = explanation.method, explanation.target, explanation.cost
     pairs = [
-        ("model", _joined(explanation.model, "id", "revision", "dtype")),
-        ("method", _joined(method, "id", "preset")),
-        ("replacer", "" if explanation.replacer is None else _joined(explanation.replacer, "id", "model")),
-        ("target", "" if target.get("kind") == "tokens" else _name(_joined(target, "kind", "text"))),
+        ("model", words(explanation.model, "id", "revision", "dtype")),
+        ("method", words(method, "id", "preset")),
+        ("replacer", "" if explanation.replacer is None else words(explanation.replacer, "id", "model")),
+        ("target", "" if target.get("kind") == "tokens" else _name(words(target, "kind", "text"))),
         ("unit", "" if explanation.unit == "token" else noun(explanation.unit)),
         ("seed", str(explanation.seed)),
-        ("cost", f"{cost.forward_passes:,} forward passes, {cost.seconds:.1f} s"),
+        ("cost", in_words(cost)),
     ]
     return [(name, value) for name, value in pairs if value]
+
+
+def in_words(cost: Cost) -> str:
+    """What was computed and how long it took."""
+    passes = "1 forward pass" if cost.forward_passes == 1 else f"{cost.forward_passes:,} forward passes"
+    return f"{passes}, {cost.seconds:.{1 if cost.seconds >= 1 else 2}f} s"
 
 
 def noun(unit: str) -> str:
@@ -78,6 +86,20 @@ def probability(token: Token) -> str:
 def asked(explanation: Explanation) -> int | None:
     """The row that was asked about, if one was: a phrase, or a token in contrast to another."""
     return explanation.focus if "index" in explanation.target else None
+
+
+def shown_row(explanation: Explanation, target: int | None) -> int | None:
+    """The row to show: `target`, or the one that was asked about, or the only one; None means all of several."""
+    target = asked(explanation) if target is None else target
+    if target is None and len(explanation.output) != 1:
+        return None
+    return len(explanation.context(target or 0)) - len(explanation.input)  # refuses a target that is not there
+
+
+def mean_scores(explanation: Explanation) -> list[float]:
+    """The prompt's scores, averaged over the output tokens."""
+    rows = explanation.scores
+    return [sum(row[i] for row in rows) / len(rows) for i in range(len(explanation.input))]
 
 
 def contrast(explanation: Explanation, target: int) -> str:
@@ -158,6 +180,14 @@ def warnings_in_brief(explanation: Explanation) -> list[str]:
     ]
 
 
+def warning_lines(explanation: Explanation, target: int | None) -> list[str]:
+    """The same for what is shown: one row, or all of them."""
+    if target is None:
+        return warnings_in_brief(explanation)
+    reason = warning(explanation, target)
+    return [f"{explanation.output[target].text!r} {reason}"] if reason else []
+
+
 def has_open_ranking(explanation: Explanation, target: int) -> bool:
     """Whether the row's only flaw is that its ranking was still open: common, and milder than the others."""
     return explanation.cost.stopped[target] == "unsettled"
@@ -212,7 +242,8 @@ def effect_digits(explanation: Explanation) -> int:
     return min(6, max(0, *wanted))
 
 
-def _joined(entries: Mapping[str, Any], *keys: str) -> str:
+def words(entries: Mapping[str, Any], *keys: str) -> str:
+    """The values of these keys in one line, as far as there are any."""
     text = " ".join(str(entries[key]) for key in keys if entries.get(key))
     return " ".join(visible(text).split())
 

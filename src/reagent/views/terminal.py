@@ -1,11 +1,11 @@
 """An explanation in the terminal, in colour or without."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rich import box, get_console
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
@@ -20,19 +20,20 @@ from reagent.views.summary import (
     OPEN,
     PLACES,
     Line,
-    asked,
     chances,
     context_noun,
     effect_digits,
     facts,
     has_open_ranking,
+    mean_scores,
     open_places,
     outline,
     probability,
     question,
+    shown_row,
     unit_note,
     warning,
-    warnings_in_brief,
+    warning_lines,
     what_if,
 )
 from reagent.views.text import all_labels, label, running, shortened, visible
@@ -49,25 +50,25 @@ def show(explanation: Explanation, target: int | None = None, console: Console |
         explanation,
         all_labels(explanation),
         context_noun(explanation),
-        Shading(running(explanation), context_noun(explanation), colour=_can_shade(console)),
+        Shading(running(explanation), context_noun(explanation), colour=can_shade(console)),
         open=[open_places(explanation, t) for t in range(len(explanation.output))],
     )
-    target = asked(explanation) if target is None else target
+    print_parts(console, view.parts(shown_row(explanation, target) if explanation.output else None))
+
+
+def print_parts(console: Console, parts: Iterable[RenderableType]) -> None:
+    """Print one after the other; what the console cannot write becomes question marks."""
+    whole = Group(*parts)
     if console.encoding.lower().startswith("utf"):
-        _print(console, view, target)
+        console.print(whole, highlight=False)
         return
     with console.capture() as captured:
-        _print(console, view, target)
+        console.print(whole, highlight=False)
     writable = captured.get().encode(console.encoding, "replace").decode(console.encoding)
     console.out(writable, end="", highlight=False)
 
 
-def _print(console: Console, view: "_View", target: int | None) -> None:
-    for part in view.parts(target):
-        console.print(part, highlight=False)
-
-
-def _can_shade(console: Console) -> bool:
+def can_shade(console: Console) -> bool:
     # Sixteen colours cannot hold a scale.
     return console.color_system in ("256", "truecolor") and not console.no_color
 
@@ -81,22 +82,20 @@ class _View:
     open: Sequence[Sequence[str]]  # per output token, the places that each context token may have, if several
 
     def parts(self, target: int | None) -> Iterator[RenderableType]:
-        count = len(self.explanation.output)
-        if count == 0:
+        if not self.explanation.output:
             yield Text("There is no output token to explain.")
-        elif target is None and count > 1:
+        elif target is None:
             yield from self._overview()
         else:
-            context = self.explanation.context(target or 0)  # refuses a target that is not there
-            yield from self._picture(len(context) - len(self.explanation.input))
-        yield from self._warnings(target)
+            yield from self._picture(target)
+        yield from (warned(text) for text in warning_lines(self.explanation, target))
         yield Text(" · ".join(f"{name} {value}" for name, value in facts(self.explanation)), style="dim")
 
     # --- one output token ---
 
     def _picture(self, target: int) -> Iterator[RenderableType]:
         scores = self.explanation.scores[target]
-        yield _line(question(self.explanation, target)).append(f"  {chances(self.explanation, target)}".rstrip())
+        yield styled(question(self.explanation, target)).append(f"  {chances(self.explanation, target)}".rstrip())
         yield Padding(self.shading.context(scores, with_answer=True), (1, 2))
         yield self.shading.legend(scores)
         yield from self._outline(target)
@@ -106,7 +105,7 @@ class _View:
             return
         yield self._table(target, rows)
         for _, line in what_if(self.explanation, target):
-            yield _line(line)
+            yield styled(line)
         if note := unit_note(self.explanation, target):
             yield Text("".join(text for text, _ in note), style="dim")
         if any(self.open[target][row.position] for row in rows):
@@ -124,7 +123,7 @@ class _View:
         self._add_effect_column(table, "\n")
         for noun, rows in levels:
             for number, row in enumerate(rows):
-                name = _Name(label(row.token))
+                name = Name(label(row.token))
                 table.add_row("" if number else noun, name, f"{row.score:.3f}", *self._effect(row))
         yield table
 
@@ -140,7 +139,7 @@ class _View:
         table.add_column("", no_wrap=True, width=bar_width)
         self._add_effect_column(table, " " if brief else "\n")
         for rank, row in enumerate(rows, start=1):
-            name = _Name(self.labels[row.position])
+            name = Name(self.labels[row.position])
             bar = Text(_bar(row.score / rows[0].score, bar_width), style=BAR_COLOUR)
             number = self.open[target][row.position] or str(rank)
             table.add_row(number, name, str(row.position), f"{row.score:.3f}", bar, *self._effect(row))
@@ -168,7 +167,7 @@ class _View:
     def _overview(self) -> Iterator[RenderableType]:
         why = self.explanation
         count = len(why.output)
-        means = [sum(row[i] for row in why.scores) / count for i in range(len(why.input))]
+        means = mean_scores(why)
         yield Text(f"The prompt, by its mean score over the {count} output tokens:")
         yield Padding(self.shading.context(means), (1, 2))
         yield self.shading.legend(means)
@@ -180,38 +179,28 @@ class _View:
             table.add_column(heading, min_width=12, max_width=30)
         rows = [[row for row in why.top(SOURCES, target) if row.score > 0] for target in range(count)]
         for target, sources in enumerate(rows):
-            name = _Name(self.labels[len(why.input) + target], style="bold")
+            name = Name(self.labels[len(why.input) + target], style="bold")
             cells = (self._source(target, row) for row in sources)
             table.add_row(self._flagged(target), name, probability(why.output[target]), *cells)
         yield table
         for target in range(count):
             for _, line in what_if(why, target):
-                yield _line([(self.labels[len(why.input) + target], True), ("  ", False), *line])
+                yield styled([(self.labels[len(why.input) + target], True), ("  ", False), *line])
         if any(self.open[target][row.position] for target in range(count) for row in rows[target]):
             yield Text(f"{OPEN} {NOT_SETTLED}", style="dim")
 
-    def _source(self, target: int, row: Contribution) -> "_Name":
+    def _source(self, target: int, row: Contribution) -> "Name":
         sign = OPEN if self.open[target][row.position] else " "
-        return _Name(self.labels[row.position], number=f"{row.score:.2f}{sign}")
+        return Name(self.labels[row.position], number=f"{row.score:.2f}{sign}")
 
     def _flagged(self, target: int) -> str:
         if not warning(self.explanation, target):
             return str(target)
         return f"{OPEN if has_open_ranking(self.explanation, target) else '!'} {target}"
 
-    # --- shared ---
-
-    def _warnings(self, target: int | None) -> Iterator[Text]:
-        lines = warnings_in_brief(self.explanation)
-        if target is not None:
-            reason = warning(self.explanation, target)
-            lines = [f"{self.explanation.output[target].text!r} {reason}"] if reason else []
-        for line in lines:
-            yield Text.assemble(("warning: ", "bold yellow"), line)
-
 
 @dataclass(frozen=True)
-class _Name:
+class Name:
     """A label that shows its beginning and its end in whatever room it gets, behind a number."""
 
     text: str
@@ -229,7 +218,12 @@ class _Name:
         return Measurement(min(NAME_WIDTH, width), width)
 
 
-def _line(parts: Line) -> Text:
+def warned(text: str) -> Text:
+    return Text.assemble(("warning: ", "bold yellow"), text)
+
+
+def styled(parts: Line) -> Text:
+    """The line with what is quoted in bold."""
     return Text.assemble(*((text, "bold" if quoted else "") for text, quoted in parts))
 
 

@@ -9,6 +9,7 @@ one character are told apart.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import takewhile
 from unicodedata import bidirectional, category
 
 import regex
@@ -103,6 +104,11 @@ def running(explanation: Explanation) -> list[Piece]:
     if messages and not goes_on:
         pieces.append(_role(ANSWERS))
     return [*pieces, *_cut(explanation.completion, enumerate(explanation.output, start=len(units)))]
+
+
+def before(position: int, pieces: Sequence[Piece]) -> list[Piece]:
+    """The running text up to a token."""
+    return list(takewhile(lambda piece: piece.position != position, pieces))
 
 
 def template(explanation: Explanation) -> frozenset[int]:

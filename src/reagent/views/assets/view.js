@@ -1,12 +1,6 @@
-/* Draws one explanation into `element`, replacing what is there; calling it again keeps the chosen
-   output token. `data` is what reagent.views.html.view_data returns. All text goes in as text nodes. */
-function reagentView(element, data) {
+/* What the views share. All text goes in as text nodes; `data` is what reagent.views.html.view_data returns. */
+function reagentParts() {
   "use strict";
-  const outputs = data.scores.length;
-  let target = Math.min(Number(element.dataset.target || data.focus), Math.max(0, outputs - 1));
-  let row = null; // what is said about the chosen output token
-  let order = []; // positions of the context, most important first
-  let current = null; // the context token whose numbers are shown
 
   // Elements are named "div.kind": blocks are div, parts of a line span, foreign text bdi.
   const make = (selector, text = "", attributes = {}) => {
@@ -19,51 +13,45 @@ function reagentView(element, data) {
   };
   const quoted = (text, title = text) =>
     make("bdi.label", text, { translate: "no", lang: "", ...(title === text ? {} : { title }) });
-  const name = (position) => quoted(data.tokens[position].label);
-  const shortName = (position) => quoted(data.tokens[position].short, data.tokens[position].label);
+  const shortName = (data, position) => quoted(data.tokens[position].short, data.tokens[position].label);
   const line = (parts) => parts.map(([text, foreign]) => (foreign ? quoted(text) : text));
   const score = (value) => (value > 0 && value < 0.0005 ? "<0.001" : value.toFixed(3));
-  const signed = (value, error) => {
-    const sign = value < 0 ? "−" : "+";
-    return sign + Math.abs(value).toFixed(data.digits) + (error === null ? "" : " ± " + error.toFixed(data.digits));
-  };
-  const effect = (position) =>
-    signed(data.effects[target][position], data.stderr.length ? data.stderr[target][position] : null);
-  const effectHead = `effect${data.stderr.length ? " ± stderr" : ""}${data.unit ? ` (${data.unit})` : ""}`;
-  const openPlaces = (position) => row.open[position] || ""; // no errors: an empty row
 
-  // --- what changes with the chosen output token ---
-
-  const ranking = () =>
+  // The positions of the context, most important first.
+  const ranking = (data, target) =>
     data.scores[target]
       .map((_, position) => position)
       .filter((position) => !data.tokens[position].protected)
       .sort((a, b) => data.scores[target][b] - data.scores[target][a]);
 
-  const rank = (position) =>
-    `rank ${openPlaces(position) || order.indexOf(position) + 1} of ${order.length}` +
-    (openPlaces(position) ? " (not settled)" : "");
+  // --- the running text ---
 
-  const numbers = (position) => {
-    const token = data.tokens[position];
-    const parts = token.protected
-      ? ["protected: never replaced"]
-      : ["score " + score(data.scores[target][position]), rank(position)];
-    if (data.effects.length && !token.protected) parts.push(`effect ${effect(position)} ${data.unit}`.trim());
-    const ids = token.ids.length > 1 ? "token ids " : "token id ";
-    parts.push(`position ${position}`, token.ids.length > 8 ? `${token.ids.length} tokens` : ids + token.ids.join(", "));
-    return parts.join(" · ");
-  };
-
-  const contextToken = (text, kind, position, largest) => {
-    const weight = data.scores[target][position] / largest;
-    const node = make("span.token", "", { role: "option", tabindex: -1, "data-position": position });
-    node.setAttribute("aria-label", `${data.tokens[position].label}, ${numbers(position)}`);
-    node.classList.add("reagent-" + kind);
-    if (data.tokens[position].protected) node.classList.add("reagent-protected");
-    if (row.outline.length && weight < 0.05) node.classList.add("reagent-faint");
-    inked(node, text).style.setProperty("--weight", weight.toFixed(3));
-    return node;
+  // Each message of a chat is a group of its own, beside its role. `describe` gives the attributes of a token.
+  const drawText = (context, data, target, describe) => {
+    const largest = Math.max(0, ...data.scores[target]) || 1;
+    const stop = data.inputs + target;
+    let into = context;
+    context.replaceChildren();
+    for (const [text, kind, position] of data.pieces) {
+      if (kind === "role") {
+        const message = context.appendChild(make("div.message", "", { role: "group", "aria-label": text }));
+        message.append(make("div.role", text, { "aria-hidden": "true", dir: "auto" }));
+        into = message.appendChild(make("div.body"));
+      } else if (position === null) into.append(text);
+      else if (position < stop) {
+        const node = into.appendChild(make("span.token", "", { "data-position": position, ...describe(position) }));
+        const weight = data.scores[target][position] / largest;
+        node.classList.add("reagent-" + kind);
+        if (data.tokens[position].protected) node.classList.add("reagent-protected");
+        if (data.rows[target].outline.length && weight < 0.05) node.classList.add("reagent-faint");
+        inked(node, text).style.setProperty("--weight", weight.toFixed(3));
+      } else {
+        inked(into.appendChild(make("span.said")), text);
+        break;
+      }
+    }
+    context.classList.toggle("reagent-scrolls", context.scrollHeight > context.clientHeight);
+    reveal(context, ranking(data, target)[0]);
   };
 
   // The space before a word stays unshaded, so that no sliver of it hangs at the end of a line.
@@ -86,46 +74,157 @@ function reagentView(element, data) {
     }
   };
 
-  // Each message of a chat is a group of its own, beside its role.
-  const drawContext = () => {
-    const largest = Math.max(0, ...data.scores[target]) || 1;
-    const stop = data.inputs + target;
-    let into = context;
-    context.replaceChildren();
-    for (const [text, kind, position] of data.pieces) {
-      if (kind === "role") {
-        const message = context.appendChild(make("div.message", "", { role: "group", "aria-label": text }));
-        message.append(make("div.role", text, { "aria-hidden": "true", dir: "auto" }));
-        into = message.appendChild(make("div.body"));
-      } else if (position === null) into.append(text);
-      else if (position < stop) into.append(contextToken(text, kind, position, largest));
-      else {
-        inked(into.appendChild(make("span.said")), text);
-        break;
-      }
-    }
-    const first = context.querySelector(".reagent-token");
-    if (first) first.tabIndex = 0;
-    context.classList.toggle("reagent-scrolls", context.scrollHeight > context.clientHeight);
-    reveal(order[0]);
-  };
-
   // A long text scrolls inside its box; the page stays where it is.
-  const reveal = (position) => {
+  const reveal = (context, position) => {
     const node = context.querySelector(`[data-position="${position}"]`);
     const above = node ? Math.max(0, context.clientHeight - node.offsetHeight) / 2 : 0;
     if (node) context.scrollTop = node.offsetTop - above;
+  };
+
+  const legend = (most) => {
+    const node = make("div.legend", "score 0 ");
+    node.append(make("span.scale", "", { "aria-hidden": "true" }), most);
+    return node;
+  };
+
+  // Outlines one position wherever it is drawn.
+  const highlight = (element, position) => {
+    for (const node of element.querySelectorAll("[data-position]")) {
+      const same = Number(node.dataset.position) === position;
+      node.classList.toggle("reagent-current", same);
+      if (node.matches('[role="option"]')) node.setAttribute("aria-selected", String(same));
+    }
+  };
+
+  // --- tables ---
+
+  const cell = (node, kind, content) => {
+    const part = node.appendChild(make("div.cell", "", { role: "cell" }));
+    part.classList.add("reagent-" + kind);
+    part.append(content);
+  };
+  const bar = (share) => {
+    const node = make("div.fill");
+    node.style.width = 100 * share + "%";
+    return node;
+  };
+
+  // --- the chosen output token ---
+
+  const startOf = (element, data) =>
+    Math.min(Number(element.dataset.target || data.focus), Math.max(0, data.scores.length - 1));
+
+  // The list to choose from, and the question that the choice asks; `flagged` lists show which rows have warnings.
+  const outputChooser = (data, choose, flagged) => {
+    const several = data.rows.length > 1;
+    const hint = make("div.question", several ? "The output: choose a token" : "The output");
+    if (flagged && several && data.rows.some((row) => row.mild)) hint.append(` (${data.openSign} ranking still open)`);
+    const list = make("div.choices", "", { role: "listbox", "aria-label": "Output tokens", "aria-orientation": "horizontal" });
+    const heading = make("div.heading", "", { role: "heading", "aria-level": 2, "aria-live": "polite" });
+    data.rows.forEach(({ not, mild, warning }, index) => {
+      const choice = list.appendChild(make("span.choice", "", { role: "option" }));
+      choice.append(shortName(data, data.inputs + index));
+      if (not) choice.append(" not ", quoted(not));
+      if (flagged && mild) choice.append(make("span.open", data.openSign, { role: "img", "aria-label": "ranking still open" }));
+      else if (flagged && warning) choice.append(make("span.flag", "⚠", { role: "img", "aria-label": "has a warning" }));
+      choice.addEventListener("click", () => choose(index));
+    });
+    arrows(list, ".reagent-choice", (_, index) => choose(index));
+    const show = (target) => {
+      const row = data.rows[target];
+      [...list.children].forEach((node, index) => {
+        node.setAttribute("aria-selected", String(index === target));
+        node.tabIndex = index === target ? 0 : -1;
+      });
+      heading.replaceChildren(...line(row.question), row.chances && ` (${row.chances})`);
+    };
+    return { nodes: [hint, list, heading], show };
+  };
+
+  const warn = (caution, data, row) => {
+    const sign = row.mild ? data.openSign : "⚠";
+    caution.textContent = row.warning && `${sign} This output ${row.warning}.`;
+    caution.classList.toggle("reagent-mild", row.mild);
+  };
+
+  // --- the keyboard: one tab stop for each list, arrow keys inside it ---
+
+  const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+  const arrows = (list, selector, act) =>
+    list.addEventListener("keydown", (event) => {
+      const items = [...list.querySelectorAll(selector)];
+      const at = items.indexOf(event.target.closest(selector));
+      let next = at + (STEPS[event.key] || 0);
+      if (event.key === "Home") next = 0;
+      else if (event.key === "End") next = items.length - 1;
+      else if (!STEPS[event.key] && event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      next = Math.max(0, Math.min(items.length - 1, next));
+      items.forEach((item, index) => (item.tabIndex = index === next ? 0 : -1));
+      items[next].focus();
+      act(items[next], next);
+    });
+
+  return {
+    make, quoted, shortName, line, score, ranking, drawText, reveal, legend, highlight, cell, bar,
+    startOf, outputChooser, warn, arrows,
+  };
+}
+
+/* Draws one explanation into `element`, replacing what is there; calling it again keeps the chosen
+   output token. */
+function reagentView(element, data) {
+  "use strict";
+  const {
+    make, quoted, shortName, line, score, ranking, drawText, reveal, legend, highlight, cell, bar,
+    startOf, outputChooser, warn, arrows,
+  } = reagentParts();
+  let target = startOf(element, data);
+  let row = null; // what is said about the chosen output token
+  let order = []; // positions of the context, most important first
+  let current = null; // the context token whose numbers are shown
+
+  const name = (position) => quoted(data.tokens[position].label);
+  const signed = (value, error) => {
+    const sign = value < 0 ? "−" : "+";
+    return sign + Math.abs(value).toFixed(data.digits) + (error === null ? "" : " ± " + error.toFixed(data.digits));
+  };
+  const effect = (position) =>
+    signed(data.effects[target][position], data.stderr.length ? data.stderr[target][position] : null);
+  const effectHead = `effect${data.stderr.length ? " ± stderr" : ""}${data.unit ? ` (${data.unit})` : ""}`;
+  const openPlaces = (position) => row.open[position] || ""; // no errors: an empty row
+
+  // --- what changes with the chosen output token ---
+
+  const rank = (position) =>
+    `rank ${openPlaces(position) || order.indexOf(position) + 1} of ${order.length}` +
+    (openPlaces(position) ? " (not settled)" : "");
+
+  const numbers = (position) => {
+    const token = data.tokens[position];
+    const parts = token.protected
+      ? ["protected: never replaced"]
+      : ["score " + score(data.scores[target][position]), rank(position)];
+    if (data.effects.length && !token.protected) parts.push(`effect ${effect(position)} ${data.unit}`.trim());
+    const ids = token.ids.length > 1 ? "token ids " : "token id ";
+    parts.push(`position ${position}`, token.ids.length > 8 ? `${token.ids.length} tokens` : ids + token.ids.join(", "));
+    return parts.join(" · ");
+  };
+
+  const drawContext = () => {
+    drawText(context, data, target, (position) => ({
+      role: "option",
+      tabindex: -1,
+      "aria-label": `${data.tokens[position].label}, ${numbers(position)}`,
+    }));
+    const first = context.querySelector(".reagent-token");
+    if (first) first.tabIndex = 0;
   };
 
   const headRow = (texts) => {
     const node = make("div.row", "", { role: "row" });
     node.append(...texts.map((text) => make("div.head", text, { role: "columnheader" })));
     return node;
-  };
-  const cell = (node, kind, content) => {
-    const part = node.appendChild(make("div.cell", "", { role: "cell" }));
-    part.classList.add("reagent-" + kind);
-    part.append(content);
   };
 
   const drawOutline = () => {
@@ -161,15 +260,14 @@ function reagentView(element, data) {
 
   const topRow = (position, place, scale) => {
     const node = make("div.row", "", { role: "row", "data-position": position });
-    const bar = make("div.fill");
-    bar.style.width = (100 * data.scores[target][position]) / data.scores[target][order[0]] + "%";
+    const [value, largest] = [data.scores[target][position], data.scores[target][order[0]]];
     const open = openPlaces(position);
     const heard = open ? { role: "img", "aria-label": open.replace("–", " to ") + ", place not settled" } : {};
     cell(node, "number", make("span.place", open || String(place), heard));
-    cell(node, "name", shortName(position));
+    cell(node, "name", shortName(data, position));
     cell(node, "number", String(position));
-    cell(node, "number", score(data.scores[target][position]));
-    cell(node, "bar", bar);
+    cell(node, "number", score(value));
+    cell(node, "bar", bar(value / largest));
     if (data.effects.length) cell(node, "number", effect(position));
     if (data.stderr.length) cell(node, "whisker", whisker(position, scale));
     return node;
@@ -202,15 +300,9 @@ function reagentView(element, data) {
     target = next;
     element.dataset.target = target;
     row = data.rows[target];
-    order = ranking();
-    [...choices.children].forEach((node, index) => {
-      node.setAttribute("aria-selected", String(index === target));
-      node.tabIndex = index === target ? 0 : -1;
-    });
-    heading.replaceChildren(...line(row.question), row.chances && ` (${row.chances})`);
-    const sign = row.mild ? data.openSign : "⚠";
-    caution.textContent = row.warning && `${sign} This output ${row.warning}.`;
-    caution.classList.toggle("reagent-mild", row.mild);
+    order = ranking(data, target);
+    chooser.show(target);
+    warn(caution, data, row);
     most.textContent = score(Math.max(0, ...data.scores[target]));
     drawContext();
     drawOutline();
@@ -221,39 +313,18 @@ function reagentView(element, data) {
 
   const inspect = (position) => {
     current = position;
-    for (const node of element.querySelectorAll("[data-position]")) {
-      const same = Number(node.dataset.position) === position;
-      node.classList.toggle("reagent-current", same);
-      if (node.matches(".reagent-token")) node.setAttribute("aria-selected", String(same));
-    }
+    highlight(element, position);
     if (position === null) readout.replaceChildren(`Point at a ${data.noun}, tap it or use the arrow keys to see its numbers.`);
     else readout.replaceChildren(name(position), " " + numbers(position));
   };
 
-  // --- events: one tab stop for each list, arrow keys inside it ---
-
-  const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
-  const arrows = (list, selector, act) =>
-    list.addEventListener("keydown", (event) => {
-      const items = [...list.querySelectorAll(selector)];
-      const at = items.indexOf(event.target.closest(selector));
-      let next = at + (STEPS[event.key] || 0);
-      if (event.key === "Home") next = 0;
-      else if (event.key === "End") next = items.length - 1;
-      else if (!STEPS[event.key] && event.key !== "Enter" && event.key !== " ") return;
-      event.preventDefault();
-      next = Math.max(0, Math.min(items.length - 1, next));
-      items.forEach((item, index) => (item.tabIndex = index === next ? 0 : -1));
-      items[next].focus();
-      act(items[next], next);
-    });
   const watch = (list, ...types) => {
     for (const type of types) {
       list.addEventListener(type, (event) => {
         const node = event.target.closest("[data-position]");
         if (!node) return;
         inspect(Number(node.dataset.position));
-        if (list !== context) reveal(node.dataset.position);
+        if (list !== context) reveal(context, node.dataset.position);
       });
     }
   };
@@ -265,39 +336,86 @@ function reagentView(element, data) {
     const fact = facts.appendChild(make("span.fact", label + " "));
     fact.append(make("bdi.value", value));
   }
-  if (!outputs) {
+  if (!data.rows.length) {
     element.replaceChildren(make("div.hint", "There is no output token to explain."), facts);
     return;
   }
-  const choices = make("div.choices", "", { role: "listbox", "aria-label": "Output tokens", "aria-orientation": "horizontal" });
-  for (let index = 0; index < outputs; index++) {
-    const choice = choices.appendChild(make("span.choice", "", { role: "option" }));
-    choice.append(shortName(data.inputs + index));
-    const { not, mild, warning } = data.rows[index];
-    if (not) choice.append(" not ", quoted(not));
-    if (mild) choice.append(make("span.open", data.openSign, { role: "img", "aria-label": "ranking still open" }));
-    else if (warning) choice.append(make("span.flag", "⚠", { role: "img", "aria-label": "has a warning" }));
-    choice.addEventListener("click", () => choose(index));
-  }
-  const heading = make("div.heading", "", { role: "heading", "aria-level": 2, "aria-live": "polite" });
+  const chooser = outputChooser(data, choose, true);
   const caution = make("div.caution", "", { role: "status" });
   const context = make("div.context", "", { role: "listbox", "aria-label": `Context ${data.noun}s`, translate: "no", lang: "" });
-  const legend = make("div.legend", "score 0 ");
   const most = make("span.most");
-  legend.append(make("span.scale", "", { "aria-hidden": "true" }), most);
   const readout = make("div.readout", "", { "aria-live": "polite" });
   const levels = make("div.levels", "", { role: "table", "aria-label": "Most important parts, coarse to fine" });
   const top = make("div.top", "", { role: "table", "aria-label": `Most important ${data.noun}s` });
   if (!["token", "word"].includes(data.noun)) top.classList.add("reagent-wordy");
   const notes = make("div.notes");
   const instead = make("div.instead");
-  const question = make("div.question", outputs > 1 ? "The output: choose a token" : "The output");
-  if (outputs > 1 && data.rows.some((one) => one.mild)) question.append(` (${data.openSign} ranking still open)`);
 
-  element.replaceChildren(question, choices, heading, caution, context, legend, readout, levels, top, notes, instead, facts);
-  arrows(choices, ".reagent-choice", (_, index) => choose(index));
+  element.replaceChildren(...chooser.nodes, caution, context, legend(most), readout, levels, top, notes, instead, facts);
   arrows(context, ".reagent-token", (node) => inspect(Number(node.dataset.position)));
   watch(context, "mouseover", "focusin", "click");
   for (const list of [top, instead]) watch(list, "mouseover", "click");
+  choose(target);
+}
+
+/* Draws explanations of one answer by several methods into `element`; `list` is what
+   reagent.views.comparison.comparison_data returns. Opening a method shows its whole view. */
+function reagentCompare(element, list) {
+  "use strict";
+  const { make, shortName, score, ranking, drawText, legend, highlight, cell, bar, startOf, outputChooser, warn } =
+    reagentParts();
+  const first = list[0].view;
+  let target = startOf(element, first);
+
+  const topRow = (data, position, best) => {
+    const value = data.scores[target][position];
+    const node = make("div.row", "", { role: "row", "data-position": position });
+    cell(node, "name", shortName(data, position));
+    cell(node, "number", score(value));
+    cell(node, "bar", bar(value / data.scores[target][best]));
+    return node;
+  };
+
+  // A method's block, and what draws it for the chosen output token.
+  const block = ({ name, cost, view: data }) => {
+    const node = make("div.method", "", { role: "group", "aria-label": name });
+    const details = make("details.details");
+    const summary = details.appendChild(make("summary.summary"));
+    summary.append(make("bdi.method-name", name), " ", make("span.cost", cost));
+    const full = details.appendChild(make("div.full"));
+    const caution = make("div.caution");
+    const context = make("div.context", "", { translate: "no", lang: "" });
+    const top = make("div.top", "", { role: "table", "aria-label": `Most important ${data.noun}s` });
+    node.append(details, caution, context, top);
+    const draw = () => {
+      const best = ranking(data, target).filter((position) => data.scores[target][position] > 0);
+      warn(caution, data, data.rows[target]);
+      drawText(context, data, target, (position) => ({ title: "score " + score(data.scores[target][position]) }));
+      top.replaceChildren(...best.slice(0, 3).map((position) => topRow(data, position, best[0])));
+      if (!best.length) top.replaceChildren(make("div.hint", `No context ${data.noun} has any importance.`));
+      full.replaceChildren();
+      full.dataset.target = target;
+      if (details.open) reagentView(full, data);
+    };
+    details.addEventListener("toggle", draw);
+    return { node, draw };
+  };
+
+  const choose = (next) => {
+    target = next;
+    element.dataset.target = target;
+    chooser.show(target);
+    for (const { draw } of blocks) draw();
+  };
+
+  const chooser = outputChooser(first, choose, false);
+  const blocks = list.map(block);
+  const methods = make("div.methods");
+  methods.append(...blocks.map(({ node }) => node));
+  methods.addEventListener("mouseover", (event) => {
+    const node = event.target.closest("[data-position]");
+    highlight(methods, node ? Number(node.dataset.position) : null);
+  });
+  element.replaceChildren(...chooser.nodes, legend("each method’s largest"), methods);
   choose(target);
 }
