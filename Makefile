@@ -24,7 +24,7 @@ demo: $(STAMP)  ## explain one answer of the embedded model, on the terminal and
 	@echo 'wrote demo.html: open it in a browser'
 
 test: $(STAMP)  ## run all tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 check: $(STAMP)  ## format, lint, types
 	$(BIN)/ruff format --check .

@@ -64,6 +64,8 @@ def explain(
         unit, spans, levels, method, preset, options, replacer, replacer_options, what_if
     )
     known = model if hasattr(model, "score") and hasattr(model, "case") else load_model(model)
+    if hasattr(attributor, "check"):
+        attributor.check(known)
     case = read_case(known, given, target, contrast, max_new_tokens)
     asked = None if span is None else phrase(case, span)
     cut = cuts(case, unit, spans, levels, attributor)

@@ -30,6 +30,7 @@ STOPPED = {
     "fixed": "",
     "unsettled": "has a ranking that was still open when the probes ran out: look at the errors, or give more probes",
     "flat": "was made likelier by no part of the context: its scores are uniform and say nothing",
+    "incomplete": "has effects that do not add up: close to zero embeddings the model jumps, and steps ran out",
     "relaxed": "is not what the model predicts even with the whole context: its rationale only keeps its rank",
     "empty": "keeps its place with everything replaced: it needs no token, so its scores are uniform and say nothing",
     "start": "met the stopping condition before the first step in at least one run, which then has learned nothing",

@@ -11,17 +11,51 @@ import pytest
 import tiny
 from methods.planted import WORDS, both_needed
 from reagent import explain
+from reagent.errors import CapabilityError
 from reagent.explanation import STOPPED, Explanation
+from reagent.methods import METHODS, replaces
 from reagent.models.case import Ids
 from reagent.models.local import LocalModel
 
 # Every preset once, with settings that end soon.
-SETTINGS: dict[str, dict[str, Any]] = {
+PROBING: dict[str, dict[str, Any]] = {  # they need nothing but probabilities
     "fast": {"preset": "fast", "probes": 48},
     "fast-g": {"preset": "fast", "probes": 48, "response": "g"},
     "paper": {"preset": "paper", "max_steps": 20},
+    "lime": {"method": "lime", "samples": 64},
+    "occlusion": {"method": "occlusion", "draws": 2},
+    "occlusion-deletion": {"method": "occlusion", "preset": "deletion"},
+    "shapley": {"method": "shapley", "permutations": 4},
+    "greedy": {"method": "greedy", "draws": 1},
+    "random": {"method": "random"},
 }
+LOOKING_INSIDE: dict[str, dict[str, Any]] = {
+    "greedy-masking": {"method": "greedy", "preset": "masking"},
+    "input_x_gradient": {"method": "input_x_gradient"},
+    "integrated_gradients": {"method": "integrated_gradients", "steps": 8},
+    "gradient_shap": {"method": "gradient_shap", "n_samples": 4},
+    "attention": {"method": "attention"},
+    "attention_last": {"method": "attention_last"},
+    "attention_rollout": {"method": "attention_rollout"},
+}
+SETTINGS = PROBING | LOOKING_INSIDE
+NO_CHANCE = {"occlusion-deletion", "greedy-masking", "input_x_gradient", "integrated_gradients"} | {
+    name for name in LOOKING_INSIDE if name.startswith("attention")
+}
+BLIND = {"random", "occlusion-deletion"}  # to a truth that is planted at a position: deleting shifts them
 PROMPT = "The river runs through the old town"
+
+
+def replacing(settings: dict[str, Any]) -> dict[str, Any]:
+    """Scripted models have no predictions worth replacing by: any word will do, where one is needed."""
+    options = {key: value for key, value in settings.items() if key not in ("method", "preset")}
+    needed = replaces(settings.get("method", "reagent"), settings.get("preset"), options)
+    return settings | ({"replacer": "random"} if needed else {})
+
+
+@pytest.fixture(params=PROBING)
+def probing(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return replacing(PROBING[request.param])
 
 
 @pytest.fixture(params=SETTINGS)
@@ -52,12 +86,13 @@ def test_the_record_is_complete(why: Explanation) -> None:
     assert why.cost.tokens >= why.cost.forward_passes
 
 
-def test_the_same_seed_is_bit_equal_and_another_differs(tiny_model: LocalModel, settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_same_seed_is_bit_equal_and_another_differs(tiny_model: LocalModel, name: str) -> None:
     def scores(seed: int) -> object:
-        return explain(tiny_model, PROMPT, max_new_tokens=2, seed=seed, **settings).scores
+        return explain(tiny_model, PROMPT, max_new_tokens=2, seed=seed, **SETTINGS[name]).scores
 
     assert scores(1) == scores(1)
-    assert scores(1) != scores(2)
+    assert (scores(1) == scores(2)) == (name in NO_CHANCE)
 
 
 def test_another_chunk_size_gives_the_same_scores(tiny_model: LocalModel, settings: dict[str, Any]) -> None:
@@ -79,14 +114,14 @@ def test_protected_tokens_are_never_replaced_and_score_zero(settings: dict[str, 
     assert all((batch[:, 0] == why.input[0].ids[0]).all() for batch in seen)
 
 
-def test_one_position_scores_one(settings: dict[str, Any]) -> None:
-    why = explain(both_needed({0: 1}), "w1", target=" w0", replacer="random", **settings)
+def test_one_position_scores_one(probing: dict[str, Any]) -> None:
+    why = explain(both_needed({0: 1}), "w1", target=" w0", **probing)
     assert why.scores == ((1.0,),)
 
 
-def test_a_certain_model_never_gives_nan(settings: dict[str, Any]) -> None:
+def test_a_certain_model_never_gives_nan(probing: dict[str, Any]) -> None:
     # The answer hangs wholly on one word: the drop in probability is 1, where the published logit is infinite.
-    why = explain(both_needed({1: 7}, strength=1e4), "w1 w7 w3", target=" w0", replacer="random", **settings)
+    why = explain(both_needed({1: 7}, strength=1e4), "w1 w7 w3", target=" w0", **probing)
     assert np.isfinite(why.scores[0]).all()
 
 
@@ -97,9 +132,43 @@ def test_every_family_of_models_can_be_explained(family: str, settings: dict[str
     assert [sum(row) for row in why.scores] == pytest.approx([1, 1])
 
 
-def test_a_model_that_ignores_its_prompt_breaks_nothing(settings: dict[str, Any]) -> None:
+def test_a_model_that_ignores_its_prompt_breaks_nothing(probing: dict[str, Any]) -> None:
     from reagent.models.scripted import ScriptedModel
 
     deaf = ScriptedModel(WORDS, lambda context: np.tile(np.arange(20.0), (len(context), 1)))
-    why = explain(deaf, "w1 w2 w3", target=" w19", replacer="random", **settings)
+    why = explain(deaf, "w1 w2 w3", target=" w19", **probing)
     assert sum(why.scores[0]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", sorted(set(PROBING) - BLIND))
+def test_a_planted_cause_is_found(name: str) -> None:
+    settings = replacing(PROBING[name] | ({"max_steps": 300, "top_k": 1} if name == "paper" else {}))
+    why = explain(both_needed({2: 5}), "w1 w2 w5 w4 w6 w7", target=" w0", **settings)
+    assert why.top(1)[0].position == 2
+
+
+def test_units_are_scored_whole(tiny_model: LocalModel, settings: dict[str, Any]) -> None:
+    why = explain(tiny_model, PROMPT, max_new_tokens=2, unit="word", **settings)
+    assert [unit.text for unit in why.input] == ["The", " river", " runs", " through", " the", " old", " town"]
+    assert [len(row) for row in why.scores] == [7, 8]
+    assert [sum(row) for row in why.scores] == pytest.approx([1, 1])
+
+
+def test_phrases_and_contrasts_can_be_asked(tiny_model: LocalModel, settings: dict[str, Any]) -> None:
+    phrase = explain(tiny_model, PROMPT, target=" and the old", span="the old", **settings)
+    assert sum(phrase.scores[phrase.focus]) == pytest.approx(1)
+    contrast = explain(tiny_model, PROMPT, target=" and", contrast=" the", **settings)
+    assert sum(contrast.scores[contrast.focus]) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("name", LOOKING_INSIDE)
+def test_what_a_black_box_cannot_give_is_said_before_any_work(name: str) -> None:
+    model = both_needed({0: 1})
+    with pytest.raises(CapabilityError, match=f"{LOOKING_INSIDE[name]['method']}.* needs a model that .*'scripted'"):
+        explain(model, "w1 w2", target=" w0", **replacing(LOOKING_INSIDE[name]))
+    assert model.meter.forward_passes == 0
+
+
+def test_every_method_and_preset_is_in_this_suite() -> None:
+    named = {(settings.get("method", "reagent"), settings.get("preset")) for settings in SETTINGS.values()}
+    assert {method for method, _ in named} == set(METHODS)

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from reagent.errors import UnknownNameError
+from reagent.methods.attention import Attention, AttentionLast, AttentionRollout
+from reagent.methods.gradients import GradientShap, InputXGradient, IntegratedGradients
 from reagent.methods.greedy import Greedy
 from reagent.methods.lime import Lime
 from reagent.methods.occlusion import Occlusion
@@ -49,6 +51,48 @@ METHODS: dict[str, MethodEntry] = {
             "paper-appendix": (Published(keep=5, max_steps=3000), "the paper's appendix: keep 5 tokens, 3,000 steps"),
             "paper-replacement": (Published(max_steps=5000), "the paper's study of replacements: 5,000 steps"),
         },
+    ),
+    "input_x_gradient": MethodEntry(
+        "multiplies each embedding by the gradient of the target's log-probability",
+        "gradients",
+        "1 for all targets together, and a backward pass for each target",
+        {"default": (InputXGradient(), "effects in nats, to first order")},
+        replaces=False,
+    ),
+    "integrated_gradients": MethodEntry(
+        "adds up gradients on the way from zero embeddings to the text",
+        "gradients",
+        "8 to 128 for all targets together, and a backward pass from each for each target",
+        {"default": (IntegratedGradients(), "steps where the path needs them; effects in nats that add up")},
+        replaces=False,
+    ),
+    "gradient_shap": MethodEntry(
+        "averages gradients at random points between zero embeddings and the text",
+        "gradients",
+        "64 for all targets together, and a backward pass from each for each target",
+        {"default": (GradientShap(), "64 points; effects in nats with standard errors")},
+        replaces=False,
+    ),
+    "attention": MethodEntry(
+        "looks where the model looks: mean over all layers and heads",
+        "attentions",
+        "1 for all targets together",
+        {"default": (Attention(), "attention of the position that predicts the target")},
+        replaces=False,
+    ),
+    "attention_last": MethodEntry(
+        "the same in the last layer only",
+        "attentions",
+        "1 for all targets together",
+        {"default": (AttentionLast(), "mean over the heads of the last layer")},
+        replaces=False,
+    ),
+    "attention_rollout": MethodEntry(
+        "follows attention through all layers",
+        "attentions",
+        "1 for all targets together",
+        {"default": (AttentionRollout(), "half of each layer's attention is the residual connection")},
+        replaces=False,
     ),
     "lime": MethodEntry(
         "fits a linear model to texts in which about half of the units are replaced",

@@ -62,11 +62,15 @@ class Greedy:
         """Whether it needs something to stand in for a unit."""
         return self.by == "replacement"
 
+    def check(self, model: Model) -> None:
+        if self.by == "masking":
+            masking(model, "method 'greedy' by masking")
+
     def attribute(
         self, model: Model, case: Case, proposals: Proposals, rng: np.random.Generator, report: Report = silent
     ) -> Attribution:
         """Explain every output unit, one after another. `steps` is the length of each rationale."""
-        masks = masking(model, "greedy search by masking") if self.by == "masking" else None
+        masks = masking(model, "method 'greedy' by masking") if self.by == "masking" else None
         units = len(case.units)
         columns = proposals.columns(dealt(self.draws, units, rng)) if masks is None else np.zeros((1, units), np.int64)
         work = _Work(report, case, len(columns))

@@ -48,7 +48,10 @@ def silent(_: Progress) -> None:
 
 
 class Method(Protocol):
-    """Hyperparameters are the fields of a frozen dataclass; everything else comes with the call."""
+    """Hyperparameters are the fields of a frozen dataclass; everything else comes with the call.
+
+    A method that asks more of a model than probabilities also has `check(model)`, which stops before any work.
+    """
 
     @property
     def info(self) -> dict[str, Any]:

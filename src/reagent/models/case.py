@@ -8,8 +8,8 @@ is the special case in which every unit has one id. Units follow each other with
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -104,13 +104,22 @@ class Case:
         """
         logprob, rank = model.score(sequences, self.positions, self.targets)
         starts = self.begins[len(self.input) : -1] - self.begins[len(self.input)]
-        tokens = len(self.ids) - self.begins[len(self.input)]
-        value = np.add.reduceat(logprob[:, :tokens], starts, axis=1)
-        worst = np.maximum.reduceat(rank[:, :tokens], starts, axis=1)
+        value = np.stack(self.by_outputs(logprob), axis=1)
+        worst = np.maximum.reduceat(rank[:, : len(self.ids) - self.begins[len(self.input)]], starts, axis=1)
         if self.rival is not None:
-            value[:, self.rival.at] -= logprob[:, -1]
             worst[:, self.rival.at] = np.where(value[:, self.rival.at] > 0, 0, BEHIND)
         return Answers(value, worst)
+
+    def by_outputs(self, logprob: Any) -> list[Any]:
+        """From log-probabilities of all that is asked, [batch, asked], the value of each output unit, [batch].
+
+        Of numpy arrays or of torch tensors, and then with their gradients.
+        """
+        edges = self.begins[len(self.input) :] - self.begins[len(self.input)]
+        value = [logprob[:, start:stop].sum(-1) for start, stop in pairwise(edges.tolist())]
+        if self.rival is not None:
+            value[self.rival.at] = value[self.rival.at] - logprob[:, -1]
+        return value
 
     def probability(self, value: Floats) -> Floats:
         """Values [batch, outputs] as probabilities; against a rival, that of the target among the two."""

@@ -12,12 +12,12 @@ import torch
 
 from reagent.errors import InputError
 from reagent.explanation import Token
-from reagent.models.case import Case, Ids
+from reagent.models.case import Case, Floats, Ids
 from reagent.models.chat import Chat, check_target, render
+from reagent.models.inside import GRAPH, Inside
 from reagent.models.prefix import GrowingPrefix, SharedPrefix, batches
-from reagent.models.protocol import Meter, Predictions, TargetScores
-from reagent.models.tokens import Span, spans_by_decoding, spellings, tile
-from reagent.units import assign
+from reagent.models.protocol import Meter, Predictions, Singles, TargetScores
+from reagent.models.reading import TokenizerCodec, follow, is_ordinary, read, read_chat, read_target
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -54,7 +54,9 @@ class LocalModel:
         self._revision = revision
         self._backend = backend
         self._takes_positions = "logits_to_keep" in inspect.signature(network.forward).parameters
+        self._codec = TokenizerCodec(tokenizer)
         self._prefix = GrowingPrefix(network, self._last_only)
+        self._inside = Inside(network)
         self._one_at_a_time = RLock()  # the prefix belongs to one call
 
     @property
@@ -67,10 +69,9 @@ class LocalModel:
         limit = getattr(self.network.config.get_text_config(), "max_position_embeddings", None)
         return limit if limit and limit > 0 else None
 
-    @cached_property
+    @property
     def special_ids(self) -> frozenset[int]:
-        added: Mapping[int, Any] = getattr(self.tokenizer, "added_tokens_decoder", {})
-        return frozenset(self.tokenizer.all_special_ids) | {i for i, token in added.items() if token.special}
+        return self._codec.special_ids
 
     @property
     def ordinary_ids(self) -> Ids:
@@ -82,9 +83,8 @@ class LocalModel:
 
     @cached_property
     def _ordinary(self) -> tuple[Ids, tuple[str, ...]]:
-        ids = [i for i in range(len(self.tokenizer)) if i not in self.special_ids and i < self._vocabulary_size]
-        pairs = zip(ids, spellings(self.tokenizer, ids), strict=True)
-        kept = {i: text for i, text in pairs if _is_ordinary(text)}
+        spelled = self._codec.spelled.items()
+        kept = {i: text for i, text in spelled if i < self._vocabulary_size and is_ordinary(text)}
         return np.array(list(kept), dtype=np.int64), tuple(kept.values())
 
     # --- text to tokens ---
@@ -92,18 +92,13 @@ class LocalModel:
     def case(self, prompt: str, target: str | None = None, max_new_tokens: int = 10) -> Case:
         if not prompt.strip():
             raise InputError("the prompt is empty: give some text to explain")
-        return self._case(prompt, self._read(prompt), True, target, max_new_tokens)
+        return self._case(prompt, read(self._codec, prompt), True, target, max_new_tokens)
 
     def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
         text, places = render(self.tokenizer, messages, self._name)
         if target is not None:
             check_target(self.tokenizer, messages, target, self._name)
-        source = self._read(text, special=False)  # the template has written them
-        inside = assign([(token.start, token.end) for token in source], [(m.start, m.end) for m in places], text)
-        source = tuple(
-            replace(token, protected=token.protected or message is None)
-            for token, message in zip(source, inside, strict=True)
-        )
+        source = read_chat(self._codec, text, places)
         return replace(self._case(text, source, False, target, max_new_tokens), messages=places)
 
     def _case(
@@ -112,62 +107,11 @@ class LocalModel:
         ids = [i for token in source for i in token.ids]
         if target is None:
             self._check_length(len(ids) + max_new_tokens, f"{max_new_tokens} new tokens")
-            completion, output = self._continue(ids, max_new_tokens)
+            completion, output = follow(self._codec, ids, self._generate(ids, max_new_tokens))
         else:
-            completion, output = target, self._read_target(prompt, special, ids, target)
+            completion, output = target, read_target(self._codec, prompt, special, ids, target)
             self._check_length(len(ids) + len(output), "the target")
         return Case(prompt, completion, source, output)
-
-    def _read(self, text: str, special: bool = True) -> tuple[Token, ...]:
-        ids, spans = self._encode(text, special)
-        names = self.tokenizer.convert_ids_to_tokens(ids)
-        return tuple(
-            Token((i,), text[a:b] if a < b else str(name), a, b, protected=i in self.special_ids)
-            for i, (a, b), name in zip(ids, spans, names, strict=True)
-        )
-
-    def _encode(self, text: str, special: bool) -> tuple[list[int], list[Span]]:
-        """Ids and spans; what the tokenizer puts after the text (an end token) is left out."""
-        fast = self.tokenizer.is_fast
-        encoded = self.tokenizer(text, add_special_tokens=special, return_offsets_mapping=fast, verbose=False)
-        ids = list(encoded["input_ids"])
-        if fast:
-            spans = tile([tuple(pair) for pair in encoded["offset_mapping"]], len(text))
-        else:
-            outside = next((k for k, i in enumerate(ids) if i not in self.special_ids), len(ids))
-            spans = [(0, 0)] * outside + spans_by_decoding(self._decode, ids[:outside], ids[outside:])
-        while ids and ids[-1] in self.special_ids and spans[-1][0] == spans[-1][1]:
-            ids.pop()
-            spans.pop()
-        return ids, spans
-
-    def _read_target(self, prompt: str, special: bool, ids: list[int], target: str) -> tuple[Token, ...]:
-        """The target as the tokens that follow the prompt; alone, where the two would merge into one token."""
-        if not target:
-            raise InputError("the target is empty: give the text that the model said, or leave --target out")
-        together = self._read(prompt + target, special)
-        n = len(prompt)
-        if [t.ids[0] for t in together[: len(ids)]] == ids and all(t.start >= n for t in together[len(ids) :]):
-            return tuple(Token(t.ids, t.text, t.start - n, t.end - n) for t in together[len(ids) :])
-        # Behind a line end, so that a tokenizer which puts a space before every text puts none before this one.
-        for start in ("\n", ""):
-            before = self._encode(start, special=False)[0]
-            tokens = self._read(start + target, special=False)
-            if [t.ids[0] for t in tokens[: len(before)]] == before:
-                break
-        n = len(start)
-        return tuple(Token(t.ids, t.text, t.start - n, t.end - n) for t in tokens[len(before) :])
-
-    def _continue(self, ids: list[int], max_new_tokens: int) -> tuple[str, tuple[Token, ...]]:
-        new = self._generate(ids, max_new_tokens)
-        if not new:
-            raise InputError("the model ends the text right after the prompt: give a --target to explain")
-        completion = self._decode([*ids, *new])[len(self._decode(ids)) :]
-        spans = spans_by_decoding(self._decode, ids, new)
-        return completion, tuple(Token((i,), completion[a:b], a, b) for i, (a, b) in zip(new, spans, strict=True))
-
-    def _decode(self, ids: Sequence[int]) -> str:
-        return str(self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))
 
     def _check_length(self, length: int, what: str) -> None:
         limit = self.context_length
@@ -216,6 +160,27 @@ class LocalModel:
             best_ids.append(top.indices.cpu())
             best_logprobs.append(top.values.cpu())
         return Predictions(torch.cat(best_ids).numpy(), torch.cat(best_logprobs).double().numpy())
+
+    # --- a look inside the network ---
+
+    def embed(self, ids: Ids) -> Singles | None:
+        return self._inside.embed(ids)
+
+    def values(self, case: Case, embeddings: Singles, batch: int | None = None) -> Floats:
+        self.meter.add(*embeddings.shape[:2])
+        return self._inside.values(case, embeddings, self._points_at_once(case, embeddings, batch, 1))
+
+    def gradients(self, case: Case, embeddings: Singles, targets: Sequence[int], batch: int | None = None) -> Singles:
+        self.meter.add(*embeddings.shape[:2])
+        return self._inside.gradients(case, embeddings, targets, self._points_at_once(case, embeddings, batch, GRAPH))
+
+    def attentions(self, ids: Ids) -> list[Singles] | None:
+        self.meter.add(1, len(ids))
+        return self._inside.attentions(ids)
+
+    def _points_at_once(self, case: Case, embeddings: Singles, batch: int | None, memory: int) -> int:
+        room = (self.tokens_at_once // embeddings.shape[1], self._targets_at_once // len(case.positions))
+        return max(1, min(batch or self.tokens_at_once, *(limit // memory for limit in room)))
 
     @torch.inference_mode()
     def _generate(self, ids: list[int], max_new_tokens: int) -> list[int]:
@@ -269,7 +234,3 @@ class LocalModel:
 
     def _tensor(self, array: Ids) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.network.device)
-
-
-def _is_ordinary(text: str) -> bool:
-    return bool(text.strip()) and text.isprintable() and "\N{REPLACEMENT CHARACTER}" not in text

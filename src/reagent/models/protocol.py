@@ -4,13 +4,18 @@ The one question of the seam is `Model.score`. Everything else a method may want
 small protocol of its own, which a model may or may not have.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
 
 from reagent.errors import CapabilityError
 from reagent.models.case import Case, Floats, Ids
 from reagent.models.chat import Chat
+
+Singles = npt.NDArray[np.float32]  # what comes out of a network
 
 
 class TargetScores(NamedTuple):
@@ -102,11 +107,54 @@ class SpellsTokens(HasVocabulary, Protocol):
         ...
 
 
+@runtime_checkable
+class Differentiable(Protocol):
+    """Gives gradients (needed by the methods `input_x_gradient`, `integrated_gradients` and `gradient_shap`)."""
+
+    def embed(self, ids: Ids) -> Singles | None:
+        """The embedding of each token, [length, width]; None if this one network can be given tokens only."""
+        ...
+
+    def values(self, case: Case, embeddings: Singles, batch: int | None = None) -> Floats:
+        """What the model makes of each output unit of `case` when it reads `embeddings`; [points, outputs].
+
+        `embeddings` are [points, length, width], of what stands before the last token that is asked for. As in
+        `Case.answers`, the log-probability of a phrase is a sum, and a target with a rival has log-odds.
+        At most `batch` points are computed at once, and never more than the model has room for.
+        """
+        ...
+
+    def gradients(self, case: Case, embeddings: Singles, targets: Sequence[int], batch: int | None = None) -> Singles:
+        """The gradient of the values of the output units `targets`; [points, targets, length, width].
+
+        One forward pass for each point serves all targets; the meter does not count the backward passes, of
+        which there is one for each target.
+        """
+        ...
+
+
+@runtime_checkable
+class Attends(Protocol):
+    """Shows its attention (needed by the methods `attention`, `attention_last` and `attention_rollout`)."""
+
+    def attentions(self, ids: Ids) -> list[Singles] | None:
+        """For each layer how much each position attends to each, [heads, length, length].
+
+        None if this one network has no attention to show.
+        """
+        ...
+
+
 def require(model: Model, capability: type, wanted_by: str) -> None:
     """Stop before any work if `model` lacks what `wanted_by` needs."""
     if not isinstance(model, capability):
-        what = (capability.__doc__ or capability.__name__).split(" (")[0].rstrip(".").lower()
-        raise CapabilityError(
-            f"{wanted_by} needs a model that {what}, which {model.info['id']!r} "
-            f"({model.info['backend']}) does not: choose another model or another method"
-        )
+        raise lacking(model, capability, wanted_by)
+
+
+def lacking(model: Model, capability: type, wanted_by: str) -> CapabilityError:
+    """What to say when `model` turns out to lack what `wanted_by` needs."""
+    what = (capability.__doc__ or capability.__name__).split(" (")[0].rstrip(".").lower()
+    return CapabilityError(
+        f"{wanted_by} needs a model that {what}, which {model.info['id']!r} "
+        f"({model.info['backend']}) does not: choose another model or another method"
+    )

@@ -28,6 +28,7 @@ Line = list[tuple[str, bool]]  # the parts of a line, and whether they are quote
 IN_BRIEF = {
     "unsettled": "ranking still open; more probes may settle it",
     "flat": "made likelier by no part of the context, so their scores say nothing",
+    "incomplete": "their effects do not add up, since steps ran out close to zero embeddings",
     "relaxed": "not what the model predicts even with the whole context; their rationales only keep their rank",
     "empty": "keep their place with everything replaced, so their scores say nothing",
     "start": "in some run nothing was learned before it stopped",

@@ -1,0 +1,150 @@
+"""Attention methods: where the position that predicts a target looks. One forward pass serves all targets.
+
+The target at position p is predicted from position p − 1, so its row is the one of p − 1. A target of several
+tokens has the mean of their rows, as far as they look at what stands before it. A contrast has the row of its
+place: attention cannot tell what was said there from what might have been.
+
+Effects are the attention that each unit gets, which is never negative and says nothing of likelier or less likely.
+Scores are the same without protected units (a start token often gets most of it), over their sum.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from reagent.methods.protocol import Attribution, Progress, Report, silent
+from reagent.methods.scores import share
+from reagent.models.case import Case, Floats
+from reagent.models.protocol import Attends, Model, Singles, lacking, require
+from reagent.replacers.proposals import Proposals
+
+SCORES = "attention over its sum, without protected units"
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The mean over all layers and heads."""
+
+    @property
+    def info(self) -> dict[str, Any]:
+        return {**asdict(self), "scores": SCORES}
+
+    def check(self, model: Model) -> None:
+        require(model, Attends, "method 'attention'")
+
+    def attribute(
+        self,
+        model: Model,
+        case: Case,
+        proposals: Proposals,  # noqa: ARG002
+        rng: np.random.Generator,  # noqa: ARG002
+        report: Report = silent,
+    ) -> Attribution:
+        return _attribute(model, case, "attention", mean_of_layers, report)
+
+
+@dataclass(frozen=True)
+class AttentionLast:
+    """The mean over the heads of the last layer."""
+
+    @property
+    def info(self) -> dict[str, Any]:
+        return {**asdict(self), "scores": SCORES}
+
+    def check(self, model: Model) -> None:
+        require(model, Attends, "method 'attention_last'")
+
+    def attribute(
+        self,
+        model: Model,
+        case: Case,
+        proposals: Proposals,  # noqa: ARG002
+        rng: np.random.Generator,  # noqa: ARG002
+        report: Report = silent,
+    ) -> Attribution:
+        return _attribute(model, case, "attention_last", last_layer, report)
+
+
+@dataclass(frozen=True)
+class AttentionRollout:
+    """Attention followed through all layers, half of it staying where it is (Abnar and Zuidema 2020)."""
+
+    @property
+    def info(self) -> dict[str, Any]:
+        return {**asdict(self), "scores": SCORES}
+
+    def check(self, model: Model) -> None:
+        require(model, Attends, "method 'attention_rollout'")
+
+    def attribute(
+        self,
+        model: Model,
+        case: Case,
+        proposals: Proposals,  # noqa: ARG002
+        rng: np.random.Generator,  # noqa: ARG002
+        report: Report = silent,
+    ) -> Attribution:
+        return _attribute(model, case, "attention_rollout", rollout, report)
+
+
+Layers = Sequence[Singles]  # of each layer [heads, length, length]
+
+
+def mean_of_layers(layers: Layers) -> Floats:
+    """[length, length]"""
+    return np.asarray(sum(map(_mean_of_heads, layers)) / len(layers))
+
+
+def last_layer(layers: Layers) -> Floats:
+    """[length, length]"""
+    return _mean_of_heads(layers[-1])
+
+
+def rollout(layers: Layers) -> Floats:
+    """How much of each input position arrives at each position of the last layer; [length, length]."""
+    joint = stays = np.eye(layers[0].shape[-1])
+    for layer in layers:
+        mixed = 0.5 * _mean_of_heads(layer) + 0.5 * stays  # A of their Eq. 1: half is the residual connection
+        joint = mixed / mixed.sum(-1, keepdims=True) @ joint
+    return joint
+
+
+def _mean_of_heads(layer: Singles) -> Floats:
+    return np.asarray(layer.mean(0, dtype=np.float64))
+
+
+def _attribute(
+    model: Model, case: Case, method: str, combined: Callable[[Layers], Floats], report: Report
+) -> Attribution:
+    wanted_by = f"method {method!r}"
+    require(model, Attends, wanted_by)
+    assert isinstance(model, Attends)
+    layers = model.attentions(case.ids[: int(case.positions.max())])  # the last target itself looks at nothing
+    if layers is None:
+        raise lacking(model, Attends, wanted_by)
+    report(Progress(1, 1, "passes"))
+    looks = combined(layers)
+    effects = [_row(case, looks, t) for t in range(len(case.output))]
+    shares = [share(row, case.protected, "positive") for row in effects]
+    return Attribution(
+        scores=[scores for scores, _ in shares],
+        effects=effects,
+        effect_unit="attention",
+        steps=[1] * len(effects),
+        stopped=["flat" if flat else "fixed" for _, flat in shares],
+        runs=[],
+        probes=1,
+        stopping_tests=0,
+    )
+
+
+def _row(case: Case, looks: Floats, t: int) -> Floats:
+    """The attention that each unit before output unit `t` gets from the positions that predict it."""
+    unit = len(case.input) + t
+    begin, end = case.begins[unit : unit + 2]
+    if case.rival is not None and case.rival.at == t:
+        end = begin + 1
+    row = looks[begin - 1 : end - 1, :begin].mean(0)
+    return np.asarray(np.add.reduceat(row, case.begins[:unit]))

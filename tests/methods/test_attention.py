@@ -1,0 +1,216 @@
+"""Attention methods: the rows of the positions that predict, and a rollout that was computed by hand."""
+
+import copy
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, MambaConfig
+
+import tiny
+from reagent.errors import CapabilityError
+from reagent.explanation import Token
+from reagent.methods.attention import Attention, AttentionLast, AttentionRollout, last_layer, mean_of_layers, rollout
+from reagent.methods.protocol import Attribution, Method
+from reagent.models.case import Case, Floats
+from reagent.models.local import LocalModel
+from reagent.models.protocol import Meter
+from reagent.models.scripted import ScriptedModel
+from reagent.replacers.proposals import nothing
+
+PROMPT = "The river runs through the old town"
+METHODS: dict[str, Method] = {
+    "attention": Attention(),
+    "attention_last": AttentionLast(),
+    "attention_rollout": AttentionRollout(),
+}
+
+# Two layers of two heads over three tokens. The means over heads are
+#     first  1 0 0 | .5 .5 0 | .25 .25 .5        second  1 0 0 | .25 .75 0 | 0 .5 .5
+LAYERS = [
+    np.array([[[1, 0, 0], [0.4, 0.6, 0], [0.5, 0, 0.5]], [[1, 0, 0], [0.6, 0.4, 0], [0, 0.5, 0.5]]], np.float32),
+    np.array([[[1, 0, 0], [0.5, 0.5, 0], [0, 0.6, 0.4]], [[1, 0, 0], [0, 1, 0], [0, 0.4, 0.6]]], np.float32),
+]
+
+
+class Written:
+    """A model whose attention is written down."""
+
+    def __init__(self) -> None:
+        self.meter = Meter()
+        self.info = {"id": "written", "backend": "test"}
+
+    def attentions(self, ids: Any) -> list[Any]:
+        self.meter.add(1, len(ids))
+        return LAYERS
+
+
+def model_of(family: str) -> LocalModel:
+    return LocalModel(tiny.network_of(family), tiny.tokenizer_of(family))
+
+
+@pytest.fixture(params=METHODS)
+def method(request: pytest.FixtureRequest) -> Method:
+    return METHODS[request.param]
+
+
+@pytest.fixture(params=tiny.FAMILIES)
+def model(request: pytest.FixtureRequest) -> LocalModel:
+    return model_of(request.param)
+
+
+def run(method: Method, model: Any, case: Case) -> Attribution:
+    return method.attribute(model, case, nothing(case), np.random.default_rng(0))
+
+
+def effects(method: Method, model: Any, case: Case) -> list[Floats]:
+    found = run(method, model, case).effects
+    assert found is not None
+    return found
+
+
+def tokens(count: int, protected: bool = False) -> tuple[Token, ...]:
+    return tuple(Token((i,), "x", i, i + 1, protected and i == 0) for i in range(count))
+
+
+# --- by hand ---
+
+
+def test_means_by_hand() -> None:
+    np.testing.assert_allclose(mean_of_layers(LAYERS), [[1, 0, 0], [0.375, 0.625, 0], [0.125, 0.375, 0.5]], atol=1e-7)
+    np.testing.assert_allclose(last_layer(LAYERS), [[1, 0, 0], [0.25, 0.75, 0], [0, 0.5, 0.5]], atol=1e-7)
+
+
+def test_rollout_by_hand() -> None:
+    # Half of a layer stays where it is:
+    #     first  1 0 0 | .25 .75 0 | .125 .125 .75       second  1 0 0 | .125 .875 0 | 0 .25 .75
+    # and the second applied to the first is, in its last row,
+    #     .25 · (.25 .75 0) + .75 · (.125 .125 .75) = .0625 + .09375, .1875 + .09375, .5625
+    expected = [[1, 0, 0], [0.125 + 0.875 * 0.25, 0.875 * 0.75, 0], [0.15625, 0.28125, 0.5625]]
+    np.testing.assert_allclose(rollout(LAYERS), expected, atol=1e-7)
+
+
+def test_a_target_has_the_row_of_the_position_before_it() -> None:
+    # Three tokens are read; the targets stand at positions 2 and 3.
+    case = Case("xx", "xx", tokens(2), tokens(2))
+    found = run(AttentionRollout(), Written(), case)
+    assert found.effects is not None
+    np.testing.assert_allclose(found.effects[0], [0.34375, 0.65625], atol=1e-7)
+    np.testing.assert_allclose(found.effects[1], [0.15625, 0.28125, 0.5625], atol=1e-7)
+    assert found.effect_unit == "attention"
+
+
+def test_a_phrase_has_the_mean_of_its_rows_as_far_as_they_look_before_it() -> None:
+    case = Case("xx", "xx", tokens(2), (Token((0, 1), "xx", 0, 2),))
+    expected = [(0.34375 + 0.15625) / 2, (0.65625 + 0.28125) / 2]
+    np.testing.assert_allclose(effects(AttentionRollout(), Written(), case)[0], expected, atol=1e-7)
+
+
+def test_a_protected_unit_keeps_its_attention_and_scores_zero() -> None:
+    found = run(AttentionLast(), Written(), Case("xx", "xx", tokens(2, protected=True), tokens(2)))
+    assert found.effects is not None
+    np.testing.assert_allclose(found.effects[0], [0.25, 0.75], atol=1e-7)
+    np.testing.assert_allclose(found.scores[0], [0, 1])
+    np.testing.assert_allclose(found.scores[1], [0, 0.5, 0.5])
+
+
+def test_units_sum_their_tokens() -> None:
+    case = Case("xxx", "x", (Token((0,), "x", 0, 1), Token((1, 2), "xx", 1, 3)), tokens(1))
+    np.testing.assert_allclose(effects(Attention(), Written(), case)[0], [0.125, 0.875], atol=1e-7)
+
+
+def test_nothing_but_protected_attention_leaves_scores_flat() -> None:
+    # The second token looks at the first only: with the first protected, there is nothing to share.
+    model = Written()
+    model.attentions = lambda ids: [np.array([[[1, 0], [1, 0]]], np.float32)]  # type: ignore[method-assign]  # noqa: ARG005
+    found = run(Attention(), model, Case("xx", "x", tokens(2, protected=True), tokens(1)))
+    assert found.stopped == ["flat"]
+    np.testing.assert_allclose(found.scores[0], [0, 1])
+
+
+# --- on networks ---
+
+
+def test_rows_of_every_family_are_distributions(model: LocalModel, method: Method) -> None:
+    case = model.case(PROMPT, max_new_tokens=3)
+    found = run(method, model, case)
+    assert found.effects is not None
+    for t in range(3):
+        assert len(found.effects[t]) == len(found.scores[t]) == len(case.input) + t
+        assert found.effects[t].sum() == pytest.approx(1, abs=1e-5)
+        assert found.scores[t].sum() == pytest.approx(1)
+        assert found.scores[t].min() >= 0
+        assert not found.scores[t][case.protected[: len(found.scores[t])]].any()
+    assert found.stopped == ["fixed"] * 3
+
+
+def test_one_forward_pass_serves_all_targets(method: Method) -> None:
+    model = model_of("gpt2")
+    case = model.case(PROMPT, max_new_tokens=5)
+    before = copy.copy(model.meter)
+    found = run(method, model, case)
+    assert found.probes == model.meter.forward_passes - before.forward_passes == 1
+    assert model.meter.tokens - before.tokens == len(case.ids) - 1
+
+
+def test_what_comes_later_changes_nothing(model: LocalModel, method: Method) -> None:
+    case = model.case(PROMPT, max_new_tokens=3)
+    for t, row in enumerate(effects(method, model, case)):
+        np.testing.assert_allclose(effects(method, model, case.alone(t))[0], row, atol=1e-6)
+
+
+def test_a_contrast_has_the_row_of_its_place(model: LocalModel, method: Method) -> None:
+    case = model.case(PROMPT, max_new_tokens=3)
+    contrast = case.against(Token((7,), "", 0, 0), 1)
+    for row, same in zip(effects(method, model, contrast), effects(method, model, case), strict=False):
+        np.testing.assert_allclose(row, same, atol=1e-6)
+
+
+def test_units_of_a_network_are_sums_of_tokens(method: Method) -> None:
+    model = model_of("gpt2")
+    case = model.case(PROMPT, max_new_tokens=2)
+    groups = [i // 2 for i in range(len(case.input))]
+    single, units = effects(method, model, case), effects(method, model, case.by_units(groups))
+    np.testing.assert_allclose(units[0], np.bincount(groups, single[0]), atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_gives_distributions(model: LocalModel, method: Method, dtype: torch.dtype) -> None:
+    half = LocalModel(copy.deepcopy(model.network).to(dtype), model.tokenizer)
+    found = run(method, half, half.case(PROMPT, max_new_tokens=2))
+    assert found.effects is not None
+    for effect, score in zip(found.effects, found.scores, strict=True):
+        assert effect.sum() == pytest.approx(1, abs=0.02)
+        assert score.sum() == pytest.approx(1)
+
+
+def test_nothing_is_said_on_the_way(method: Method, capfd: pytest.CaptureFixture[str]) -> None:
+    for family in ("gpt2", "gptj"):  # the second has one implementation only
+        model = model_of(family)
+        case = model.case(PROMPT, max_new_tokens=2)
+        capfd.readouterr()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            run(method, model, case)
+        assert capfd.readouterr() == ("", "")
+
+
+# --- what cannot be done ---
+
+
+def test_a_model_without_attention_is_named_before_any_work(method: Method) -> None:
+    scripted = ScriptedModel(["a", "b"], lambda context: np.zeros((len(context), 2)))
+    name = next(name for name, one in METHODS.items() if one == method)
+    with pytest.raises(CapabilityError, match=f"{name}'.*shows its attention.*'scripted'"):
+        run(method, scripted, scripted.case("a b", target=" a"))
+    assert scripted.meter.forward_passes == 0
+
+
+def test_a_network_that_remembers_otherwise_is_named(method: Method) -> None:
+    tokenizer = tiny.tokenizer_of("gpt2")
+    config = MambaConfig(vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=2, state_size=4)
+    mamba = LocalModel(AutoModelForCausalLM.from_config(config), tokenizer, name="a-mamba")
+    with pytest.raises(CapabilityError, match=r"attention.*shows its attention.*'a-mamba'"):
+        run(method, mamba, mamba.case(PROMPT, max_new_tokens=1))
