@@ -222,11 +222,30 @@ def documents(found: dict[str, Any]) -> str:
         if name in found:
             row = found[name]
             place = row["key_word_at"] or "–"
-            lines.append(f"| {name} | {row['forward_passes']} | {row['seconds']:.0f} | {place} | {row['peak_memory_mb']:,.0f} |")
+            lines.append(
+                f"| {name} | {row['forward_passes']} | {row['seconds']:.0f} | {place} | {row['peak_memory_mb']:,.0f} |"
+            )
+    return "\n".join([*lines, ""])
+
+
+def methods(found: dict[str, Any]) -> str:
+    lines = [
+        "## Every method on one prompt",
+        "",
+        "`benchmarks/methods.py`: the prompt of the README, 29 tokens, one output token. (The published algorithm was cut off after",
+        "200 steps a run.)",
+        "",
+        "| method | most important | passes | seconds |",
+        "|---|---|---|---|",
+    ]
+    for name, row in found.items():
+        top = " ".join(f"`{text.strip() or text}`" for text in row["top"])
+        lines.append(f"| {name} | {top} | {row['passes']} | {row['seconds']:.1f} |")
     return "\n".join([*lines, ""])
 
 
 SECTIONS = {
+    "methods": methods,
     "antecedents": antecedents,
     "replacers": replacers,
     "scoring": scoring,
