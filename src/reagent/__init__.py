@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from reagent.api import explain
     from reagent.comparing import compare
     from reagent.errors import ReagentError
+    from reagent.evaluating import evaluate
     from reagent.explanation import Explanation, Token
     from reagent.explanation_json import load
     from reagent.models import load_model
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 # `import reagent` needs neither torch nor transformers.
 _HOME = {
     "explain": "reagent.api",
+    "evaluate": "reagent.evaluating",
     "compare": "reagent.comparing",
     "load_model": "reagent.models",
     "load": "reagent.explanation_json",
@@ -30,7 +32,17 @@ _HOME = {
     "ReagentError": "reagent.errors",
 }
 
-__all__ = ["Explanation", "ReagentError", "Token", "__version__", "compare", "explain", "load", "load_model"]
+__all__ = [
+    "Explanation",
+    "ReagentError",
+    "Token",
+    "__version__",
+    "compare",
+    "evaluate",
+    "explain",
+    "load",
+    "load_model",
+]
 
 
 def __getattr__(name: str) -> Any:

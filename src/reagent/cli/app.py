@@ -9,6 +9,7 @@ from reagent._version import __version__
 from reagent.cli import lists
 from reagent.cli import options as o
 from reagent.cli.comparing import compare
+from reagent.cli.evaluating import evaluate
 
 if TYPE_CHECKING:
     from reagent.explanation import Explanation
@@ -157,6 +158,7 @@ def show(
 
 
 app.command()(compare)
+app.command()(evaluate)
 app.command()(lists.methods)
 app.command()(lists.replacers)
 app.add_typer(lists.models_app, name="models")

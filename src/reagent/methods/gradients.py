@@ -224,7 +224,7 @@ class GradientShap:
     `scores` are the positive effects over their sum, or as the option says (`scores.HOW`).
     """
 
-    n_samples: int = 32
+    n_samples: int = 64
     stdevs: float = 0.0  # of noise on the text, as a share of the standard deviation of its embeddings
     scores: str = "positive"
     batch: int | None = None  # points computed at once, at most: bounds the memory

@@ -1,0 +1,57 @@
+"""How many draws does a metric need? The Monte-Carlo error on the demo prompt against their number. Prints JSON.
+
+For each number: the spread of single draws, how many draws an error of 0.01 takes, the error after fixed numbers of
+draws, and what the default took. Errors are of the Hellinger measures, which live on [0, 1].
+"""
+
+import argparse
+import json
+from math import ceil, sqrt
+from typing import Any
+
+from prompts import DEMO
+
+import reagent
+from reagent.evaluating import evaluate
+from reagent.metrics.averages import PRECISION
+
+SOFT = ["soft_ns", "soft_nc", "pi_soft_ns", "pi_soft_nc"]
+REPLACED = ["comprehensiveness", "sufficiency"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--soft", type=int, nargs="+", default=[16, 64, 256])
+    parser.add_argument("--replaced", type=int, nargs="+", default=[8, 32, 128])
+    arguments = parser.parse_args()
+    model = reagent.load_model(arguments.model)
+    why = reagent.explain(model, DEMO, max_new_tokens=1)
+    found: dict[str, Any] = {"prompt": DEMO, "target": why.completion, "precision": PRECISION, "metrics": {}}
+    for names, counts in ((SOFT, arguments.soft), (REPLACED, arguments.replaced)):
+        runs = {n: evaluate(model, why, names, draws=n) for n in counts}
+        usual = evaluate(model, why, names)
+        for name in names:
+            fixed = {n: run.result(name, "hellinger") for n, run in runs.items()}
+            longest, default = fixed[max(fixed)], usual.result(name, "hellinger")
+            spread = longest.stderr * sqrt(longest.draws)
+            random_spread = longest.random_stderr * sqrt(longest.random_draws)
+            found["metrics"][name] = {
+                "value": longest.value,
+                "random": longest.random,
+                "spread_of_a_draw": spread,
+                "draws_for_precision": ceil((spread / PRECISION) ** 2),
+                "random_spread_of_a_draw": random_spread,
+                "stderr": {n: result.stderr for n, result in fixed.items()},
+                "default": {
+                    "draws": default.draws,
+                    "stderr": default.stderr,
+                    "random_draws": default.random_draws,
+                    "random_stderr": default.random_stderr,
+                },
+            }
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

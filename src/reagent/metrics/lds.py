@@ -1,0 +1,129 @@
+"""The linear datamodelling score: do the effects predict what the model does under replacements they never saw?
+
+Units are replaced in dealt hands, as in ReAGent's probes but from another stream of random numbers. The effects
+of what was replaced add up to a predicted drop; LDS is the correlation of predicted with real drops of the
+target's log-probability, over the hands that touch anything before the target. One pass for each hand answers
+for all targets, and log-probabilities of the targets are all it needs.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from reagent.methods.reagent_fast import MOST_STRATA, deal
+from reagent.metrics.averages import Advance, ignore, mean_and_error
+from reagent.metrics.records import OfTarget, Result
+from reagent.metrics.subject import Subject
+from reagent.models.case import Floats, Ids, Mask
+from reagent.models.protocol import Model
+from reagent.replacers.proposals import Proposals
+
+PROBES = 128
+RATIO = 0.1
+BLOCK = 32  # probes between two reports
+RESAMPLES = 200
+RANDOM = 64  # random attributions: they ask nothing of the model
+MEASURES = ("spearman", "pearson")
+
+
+def lds(
+    model: Model,
+    subject: Subject,
+    table: Proposals,
+    probes: int = PROBES,
+    ratio: float = RATIO,
+    advance: Advance = ignore,
+) -> list[list[Result]]:
+    """The correlation of every explanation's predictions, by ranks and by numbers."""
+    free = np.flatnonzero(table.replaceable[: subject.before(max(subject.targets))])
+    if not len(free):
+        return [[_unmeasured(measure, subject) for measure in MEASURES] for _ in subject.explanations]
+    hand = max(1, round(ratio * len(free)))
+    replaced, uniform = deal(len(free), hand, probes, table.strata(MOST_STRATA), subject.rng("probes"))
+    texts = table.sequences(replaced, table.columns(uniform, free), free)
+    drops = []
+    for begin in range(0, probes, BLOCK):
+        drops.append(subject.case.values - subject.case.answers(model, texts[begin : begin + BLOCK]).value)
+        advance(len(drops[-1]), max(0, probes - begin - BLOCK))
+    hands = _Hands(subject, free, replaced, np.concatenate(drops))
+    return [[hands.result(measure, e) for measure in MEASURES] for e in range(len(subject.explanations))]
+
+
+@dataclass(frozen=True)
+class _Hands:
+    """What was replaced in each probe, and what that did to each output unit."""
+
+    subject: Subject
+    free: Ids
+    replaced: Mask  # [probes, free units]
+    drop: Floats  # [probes, outputs]
+
+    def result(self, measure: str, explanation: int) -> Result:
+        by_ranks = measure == "spearman"
+        targets, resamples, randoms = [], [], []
+        for t in self.subject.targets:
+            seen, real = self._touched(t), self.drop[:, t]
+            own = self._predicted(t, self.subject.effects(t)[[explanation]])[0]
+            random = self._predicted(t, self.subject.random(t, RANDOM))
+            value, flat = correlation(own[seen], real[seen], by_ranks)
+            again = [correlation(own[i], real[i], by_ranks)[0] for i in self._resampled(seen)]
+            chance = np.array([correlation(row[seen], real[seen], by_ranks)[0] for row in random])
+            flags = ("nothing_to_replace",) if not seen.any() else ("constant",) if flat else ()
+            targets.append(OfTarget(t, value, float(np.std(again, ddof=1)), *mean_and_error(chance), flags))
+            resamples.append(again)
+            randoms.append(chance)
+        return Result(
+            "lds",
+            measure,
+            True,
+            float(np.mean([target.value for target in targets])),
+            float(np.mean(resamples, axis=0).std(ddof=1)),  # the same probes serve all targets
+            *mean_and_error(np.mean(randoms, axis=0)),
+            draws=len(self.drop),
+            random_draws=RANDOM,
+            flags=tuple(dict.fromkeys(flag for target in targets for flag in target.flags)),
+            targets=tuple(targets),
+        )
+
+    def _before(self, t: int) -> int:
+        return int(np.searchsorted(self.free, self.subject.before(t)))
+
+    def _touched(self, t: int) -> Mask:
+        """Which probes replaced anything before target `t`: the others change nothing, as everyone predicts."""
+        return np.asarray(self.replaced[:, : self._before(t)].any(1))
+
+    def _predicted(self, t: int, rows: Floats) -> Floats:
+        """Sums of effects over what was replaced before the target; [rows, probes]."""
+        n = self._before(t)
+        return np.asarray(rows[:, self.free[:n]] @ self.replaced[:, :n].T)
+
+    def _resampled(self, seen: Mask) -> list[Ids]:
+        """Probes drawn again with replacement, the same for every target and explanation."""
+        drawn = self.subject.rng("bootstrap").integers(len(seen), size=(RESAMPLES, len(seen)))
+        return [row[seen[row]] for row in drawn]
+
+
+def correlation(x: Floats, y: Floats, by_ranks: bool) -> tuple[float, bool]:
+    """Spearman's or Pearson's coefficient; 0, and true, where one of them is constant and there is none.
+
+    >>> correlation(np.array([1.0, 2.0, 3.0]), np.array([1.0, 4.0, 9.0]), by_ranks=True)
+    (1.0, False)
+    >>> correlation(np.array([1.0, 1.0, 1.0]), np.array([1.0, 4.0, 9.0]), by_ranks=True)
+    (0.0, True)
+    """
+    from scipy.stats import rankdata
+
+    if len(x) < 2:
+        return 0.0, True
+    if by_ranks:
+        x, y = rankdata(x.round(12)), rankdata(y)  # sums of the same effects in another order are equal
+    x, y = x - x.mean(), y - y.mean()
+    size = float(np.sqrt((x @ x) * (y @ y)))
+    flat = size <= 1e-15 * len(x)
+    return (0.0 if flat else float(np.clip(x @ y / size, -1, 1))), flat
+
+
+def _unmeasured(measure: str, subject: Subject) -> Result:
+    nothing = ("nothing_to_replace",)
+    targets = tuple(OfTarget(t, 0.0, 0.0, 0.0, 0.0, nothing) for t in subject.targets)
+    return Result("lds", measure, True, 0.0, 0.0, 0.0, 0.0, draws=0, random_draws=0, flags=nothing, targets=targets)
