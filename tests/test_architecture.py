@@ -77,7 +77,17 @@ def test_views_know_only_the_explanation(path: Path) -> None:
 
 
 def test_the_public_names_are_exactly_these() -> None:
-    intended = {"Explanation", "ReagentError", "Token", "__version__", "compare", "evaluate", "explain", "load", "load_model"}
+    intended = {
+        "Explanation",
+        "ReagentError",
+        "Token",
+        "__version__",
+        "compare",
+        "evaluate",
+        "explain",
+        "load",
+        "load_model",
+    }
     assert set(reagent.__all__) == intended
     assert all(getattr(reagent, name) is not None for name in intended)
     with pytest.raises(AttributeError, match="no_such_name"):

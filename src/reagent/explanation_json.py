@@ -9,6 +9,7 @@ from typing import Any
 from reagent._version import __version__
 from reagent.errors import FileError, InputError
 from reagent.explanation import Cost, Explanation, Level, Message, Rows, Token, WhatIf
+from reagent.files import read_json
 
 SCHEMA = "reagent.explanation/1"
 
@@ -74,12 +75,7 @@ def from_dict(data: Mapping[str, Any]) -> Explanation:
 
 def load(path: str | Path) -> Explanation:
     """Read an explanation that was saved as JSON."""
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FileError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise FileError(f"{str(path)!r} is not JSON ({error}); give a file written by --json") from error
+    data = read_json(path, "a file written by --json")
     try:
         return from_dict(data)
     except FileError as error:

@@ -1,8 +1,10 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and JSON that is read with a clear word when it is none."""
 
+import json
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from reagent.errors import FileError
 
@@ -23,6 +25,16 @@ def write_whole(path: str | Path, content: str | bytes) -> Path:
             raise _cannot_write(path, error) from error
         raise
     return path
+
+
+def read_json(path: str | Path, hint: str) -> Any:
+    """What a JSON file holds; `hint` says what it should be."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise FileError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{str(path)!r} is not JSON ({error}); give {hint}") from error
 
 
 def check_writable(path: str | Path) -> None:

@@ -5,7 +5,6 @@ space belongs to the unit that follows it, as it does with tokens, and at the ve
 No cut falls inside what a reader sees as one character: an emoji sequence, a letter and its accents.
 """
 
-import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, pairwise
@@ -16,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import regex
 
 from reagent.errors import FileError, InputError
+from reagent.files import read_json
 
 Span = tuple[int, int]
 
@@ -290,12 +290,7 @@ def check_spans(spans: Iterable[Any], length: int) -> list[Span]:
 
 def read_spans(path: str | Path) -> list[Span]:
     """Read spans from a JSON file: a list of [start, end], or of objects that have a "start" and an "end"."""
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise FileError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise FileError(f"{str(path)!r} is not JSON ({error}); give a list like [[0, 5], [6, 11]]") from error
+    data = read_json(path, "a list like [[0, 5], [6, 11]]")
     if not isinstance(data, list):
         raise FileError(f"{str(path)!r} holds no list; give one like [[0, 5], [6, 11]]")
     try:

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, MambaConfig
 import tiny
 from reagent.errors import CapabilityError
 from reagent.explanation import Token
-from reagent.methods.attention import Attention, AttentionLast, AttentionRollout, last_layer, mean_of_layers, rollout
+from reagent.methods.attention import Attention, last_layer, mean_of_layers, rollout
 from reagent.methods.protocol import Attribution, Method
 from reagent.models.case import Case, Floats
 from reagent.models.local import LocalModel
@@ -23,8 +23,8 @@ from reagent.replacers.proposals import nothing
 PROMPT = "The river runs through the old town"
 METHODS: dict[str, Method] = {
     "attention": Attention(),
-    "attention_last": AttentionLast(),
-    "attention_rollout": AttentionRollout(),
+    "attention_last": Attention("last"),
+    "attention_rollout": Attention("rollout"),
 }
 
 # Two layers of two heads over three tokens. The means over heads are
@@ -95,7 +95,7 @@ def test_rollout_by_hand() -> None:
 def test_a_target_has_the_row_of_the_position_before_it() -> None:
     # Three tokens are read; the targets stand at positions 2 and 3.
     case = Case("xx", "xx", tokens(2), tokens(2))
-    found = run(AttentionRollout(), Written(), case)
+    found = run(Attention("rollout"), Written(), case)
     assert found.effects is not None
     np.testing.assert_allclose(found.effects[0], [0.34375, 0.65625], atol=1e-7)
     np.testing.assert_allclose(found.effects[1], [0.15625, 0.28125, 0.5625], atol=1e-7)
@@ -105,11 +105,11 @@ def test_a_target_has_the_row_of_the_position_before_it() -> None:
 def test_a_phrase_has_the_mean_of_its_rows_as_far_as_they_look_before_it() -> None:
     case = Case("xx", "xx", tokens(2), (Token((0, 1), "xx", 0, 2),))
     expected = [(0.34375 + 0.15625) / 2, (0.65625 + 0.28125) / 2]
-    np.testing.assert_allclose(effects(AttentionRollout(), Written(), case)[0], expected, atol=1e-7)
+    np.testing.assert_allclose(effects(Attention("rollout"), Written(), case)[0], expected, atol=1e-7)
 
 
 def test_a_protected_unit_keeps_its_attention_and_scores_zero() -> None:
-    found = run(AttentionLast(), Written(), Case("xx", "xx", tokens(2, protected=True), tokens(2)))
+    found = run(Attention("last"), Written(), Case("xx", "xx", tokens(2, protected=True), tokens(2)))
     assert found.effects is not None
     np.testing.assert_allclose(found.effects[0], [0.25, 0.75], atol=1e-7)
     np.testing.assert_allclose(found.scores[0], [0, 1])

@@ -178,6 +178,21 @@ def test_its_probes_are_not_those_of_the_explanation() -> None:
     assert len(explained & evaluated) < 0.05 * len(evaluated)
 
 
+def test_errors_of_lds_hold_the_chance_in_the_probes_random_s_too() -> None:
+    """Over many seeds, values scatter as widely as they say, and random's lie around 0."""
+    rng = np.random.default_rng(7)
+    costs = rng.gamma(2, 0.5, (10, len(WORDS)))  # what stands in a word's place matters
+    costs[np.arange(10), np.arange(1, 11)] = 0
+    model = additive(costs)
+    why = explanation(model, [1.0] * 10, prompt=PROMPT, effects=costs.mean(1).tolist())
+    runs = [evaluate(model, why, ["lds"], seed=s, replacer="random", probes=40).result("lds") for s in range(40)]
+    for of, error in (("value", "stderr"), ("random", "random_stderr")):
+        scatter = np.std([getattr(run, of) for run in runs], ddof=1)
+        told = np.mean([getattr(run, error) for run in runs])
+        assert 0.6 < told / scatter < 1.7, of
+    assert abs(np.mean([run.random for run in runs])) < 0.1
+
+
 def test_correlation_agrees_with_scipy() -> None:
     from scipy import stats
 

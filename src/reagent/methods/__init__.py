@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reagent.errors import UnknownNameError
-from reagent.methods.attention import Attention, AttentionLast, AttentionRollout
+from reagent.methods.attention import Attention
 from reagent.methods.gradients import GradientShap, InputXGradient, IntegratedGradients
 from reagent.methods.greedy import Greedy
 from reagent.methods.lime import Lime
@@ -55,21 +55,21 @@ METHODS: dict[str, MethodEntry] = {
     "input_x_gradient": MethodEntry(
         "multiplies each embedding by the gradient of the target's log-probability",
         "gradients",
-        "1 for all targets together, and a backward pass for each target",
+        "2 for all targets together (one is a check), and a backward pass for each target",
         {"default": (InputXGradient(), "effects in nats, to first order")},
         replaces=False,
     ),
     "integrated_gradients": MethodEntry(
         "adds up gradients on the way from zero embeddings to the text",
         "gradients",
-        "8 to 128 for all targets together, and a backward pass from each for each target",
-        {"default": (IntegratedGradients(), "steps where the path needs them; effects in nats that add up")},
+        "about 10 to 140 for all targets together, and a backward pass from each for each target",
+        {"default": (IntegratedGradients(), "steps where the path needs them; effects in nats that add up, or are marked")},
         replaces=False,
     ),
     "gradient_shap": MethodEntry(
         "averages gradients at random points between zero embeddings and the text",
         "gradients",
-        "64 for all targets together, and a backward pass from each for each target",
+        "65 for all targets together (one is a check), and a backward pass from each for each target",
         {"default": (GradientShap(), "64 points; effects in nats with standard errors")},
         replaces=False,
     ),
@@ -84,14 +84,14 @@ METHODS: dict[str, MethodEntry] = {
         "the same in the last layer only",
         "attentions",
         "1 for all targets together",
-        {"default": (AttentionLast(), "mean over the heads of the last layer")},
+        {"default": (Attention("last"), "mean over the heads of the last layer")},
         replaces=False,
     ),
     "attention_rollout": MethodEntry(
         "follows attention through all layers",
         "attentions",
         "1 for all targets together",
-        {"default": (AttentionRollout(), "half of each layer's attention is the residual connection")},
+        {"default": (Attention("rollout"), "half of each layer's attention is the residual connection")},
         replaces=False,
     ),
     "lime": MethodEntry(

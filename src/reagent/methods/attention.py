@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from reagent.errors import UnknownNameError
 from reagent.methods.protocol import Attribution, Progress, Report, silent
 from reagent.methods.scores import share
 from reagent.models.case import Case, Floats
@@ -21,72 +22,6 @@ from reagent.models.protocol import Attends, Model, Singles, lacking, require
 from reagent.replacers.proposals import Proposals
 
 SCORES = "attention over its sum, without protected units"
-
-
-@dataclass(frozen=True)
-class Attention:
-    """The mean over all layers and heads."""
-
-    @property
-    def info(self) -> dict[str, Any]:
-        return {**asdict(self), "scores": SCORES}
-
-    def check(self, model: Model) -> None:
-        require(model, Attends, "method 'attention'")
-
-    def attribute(
-        self,
-        model: Model,
-        case: Case,
-        proposals: Proposals,  # noqa: ARG002
-        rng: np.random.Generator,  # noqa: ARG002
-        report: Report = silent,
-    ) -> Attribution:
-        return _attribute(model, case, "attention", mean_of_layers, report)
-
-
-@dataclass(frozen=True)
-class AttentionLast:
-    """The mean over the heads of the last layer."""
-
-    @property
-    def info(self) -> dict[str, Any]:
-        return {**asdict(self), "scores": SCORES}
-
-    def check(self, model: Model) -> None:
-        require(model, Attends, "method 'attention_last'")
-
-    def attribute(
-        self,
-        model: Model,
-        case: Case,
-        proposals: Proposals,  # noqa: ARG002
-        rng: np.random.Generator,  # noqa: ARG002
-        report: Report = silent,
-    ) -> Attribution:
-        return _attribute(model, case, "attention_last", last_layer, report)
-
-
-@dataclass(frozen=True)
-class AttentionRollout:
-    """Attention followed through all layers, half of it staying where it is (Abnar and Zuidema 2020)."""
-
-    @property
-    def info(self) -> dict[str, Any]:
-        return {**asdict(self), "scores": SCORES}
-
-    def check(self, model: Model) -> None:
-        require(model, Attends, "method 'attention_rollout'")
-
-    def attribute(
-        self,
-        model: Model,
-        case: Case,
-        proposals: Proposals,  # noqa: ARG002
-        rng: np.random.Generator,  # noqa: ARG002
-        report: Report = silent,
-    ) -> Attribution:
-        return _attribute(model, case, "attention_rollout", rollout, report)
 
 
 Layers = Sequence[Singles]  # of each layer [heads, length, length]
@@ -115,29 +50,58 @@ def _mean_of_heads(layer: Singles) -> Floats:
     return np.asarray(layer.mean(0, dtype=np.float64))
 
 
-def _attribute(
-    model: Model, case: Case, method: str, combined: Callable[[Layers], Floats], report: Report
-) -> Attribution:
-    wanted_by = f"method {method!r}"
-    require(model, Attends, wanted_by)
-    assert isinstance(model, Attends)
-    layers = model.attentions(case.ids[: int(case.positions.max())])  # the last target itself looks at nothing
-    if layers is None:
-        raise lacking(model, Attends, wanted_by)
-    report(Progress(1, 1, "passes"))
-    looks = combined(layers)
-    effects = [_row(case, looks, t) for t in range(len(case.output))]
-    shares = [share(row, case.protected, "positive") for row in effects]
-    return Attribution(
-        scores=[scores for scores, _ in shares],
-        effects=effects,
-        effect_unit="attention",
-        steps=[1] * len(effects),
-        stopped=["flat" if flat else "fixed" for _, flat in shares],
-        runs=[],
-        probes=1,
-        stopping_tests=0,
-    )
+LAYERS: dict[str, Callable[[Layers], Floats]] = {"all": mean_of_layers, "last": last_layer, "rollout": rollout}
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Attention over `layers`: the mean of `all`, the `last`, or a `rollout` through them (Abnar and Zuidema 2020)."""
+
+    layers: str = "all"
+
+    def __post_init__(self) -> None:
+        if self.layers not in LAYERS:
+            raise UnknownNameError("layers", self.layers, LAYERS)
+
+    @property
+    def info(self) -> dict[str, Any]:
+        return {**asdict(self), "scores": SCORES}
+
+    def check(self, model: Model) -> None:
+        require(model, Attends, self._name)
+
+    def attribute(
+        self,
+        model: Model,
+        case: Case,
+        proposals: Proposals,  # noqa: ARG002
+        rng: np.random.Generator,  # noqa: ARG002
+        report: Report = silent,
+    ) -> Attribution:
+        """Explain all output units with one forward pass."""
+        self.check(model)
+        assert isinstance(model, Attends)
+        layers = model.attentions(case.ids[: int(case.positions.max())])  # the last target itself looks at nothing
+        if layers is None:
+            raise lacking(model, Attends, self._name)
+        report(Progress(1, 1, "passes"))
+        looks = LAYERS[self.layers](layers)
+        effects = [_row(case, looks, t) for t in range(len(case.output))]
+        shares = [share(row, case.protected, "positive") for row in effects]
+        return Attribution(
+            scores=[scores for scores, _ in shares],
+            effects=effects,
+            effect_unit="attention",
+            steps=[1] * len(effects),
+            stopped=["flat" if flat else "fixed" for _, flat in shares],
+            runs=[],
+            probes=1,
+            stopping_tests=0,
+        )
+
+    @property
+    def _name(self) -> str:
+        return "method 'attention'" if self.layers == "all" else f"method 'attention_{self.layers}'"
 
 
 def _row(case: Case, looks: Floats, t: int) -> Floats:

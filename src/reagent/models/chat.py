@@ -1,12 +1,12 @@
 """Chats: messages become the text that the model's own template makes of them, and each knows its place in it."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reagent.errors import FileError, InputError
 from reagent.explanation import Message
+from reagent.files import read_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -38,12 +38,7 @@ def check_messages(messages: Any, whole: bool = True) -> list[dict[str, str]]:
 
 def read_messages(path: str | Path, whole: bool = True) -> list[dict[str, str]]:
     """A JSON file with a list of messages."""
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise FileError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise FileError(f"{str(path)!r} is not JSON ({error}); give a list of messages") from error
+    data = read_json(path, "a list of messages")
     try:
         return check_messages(data, whole)
     except InputError as error:
