@@ -244,8 +244,25 @@ def methods(found: dict[str, Any]) -> str:
     return "\n".join([*lines, ""])
 
 
+def completeness(found: dict[str, Any]) -> str:
+    ways = list(found["tiny"]["gpt2"])
+    lines = [
+        "## Do integrated gradients add up?",
+        "",
+        "`benchmarks/completeness.py`: by which share the effects miss what they should add up to, the largest of three targets, on",
+        "tiny networks of seven families. `default` places steps where the path needs them.",
+        "",
+        "| network | " + " | ".join(ways) + " |",
+        "|---" * (1 + len(ways)) + "|",
+    ]
+    for family, row in found["tiny"].items():
+        lines.append(f"| {family} | " + " | ".join(f"{row[way]['gap']:.4f} ({row[way]['steps']})" for way in ways) + " |")
+    return "\n".join([*lines, "", "In brackets the steps it took.", ""])
+
+
 SECTIONS = {
     "methods": methods,
+    "completeness": completeness,
     "antecedents": antecedents,
     "replacers": replacers,
     "scoring": scoring,

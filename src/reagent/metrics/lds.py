@@ -24,6 +24,7 @@ BLOCK = 32  # probes between two reports
 RESAMPLES = 200
 RANDOM = 64  # random attributions: they ask nothing of the model
 MEASURES = ("spearman", "pearson")
+FLAT = 1e-12  # of the largest: a smaller spread is rounding
 
 
 def lds(
@@ -66,19 +67,21 @@ class _Hands:
             own = self._predicted(t, self.subject.effects(t)[[explanation]])[0]
             random = self._predicted(t, self.subject.random(t, RANDOM))
             value, flat = correlation(own[seen], real[seen], by_ranks)
-            again = [correlation(own[i], real[i], by_ranks)[0] for i in self._resampled(seen)]
-            chance = np.array([correlation(row[seen], real[seen], by_ranks)[0] for row in random])
+            drawn = self._resampled(seen)
+            again = np.array([correlation(own[i], real[i], by_ranks)[0] for i in drawn])
+            chance = correlations(random[:, seen], real[seen], by_ranks)
+            chances = np.array([correlations(random[:, i], real[i], by_ranks).mean() for i in drawn])
             flags = ("nothing_to_replace",) if not seen.any() else ("constant",) if flat else ()
-            targets.append(OfTarget(t, value, float(np.std(again, ddof=1)), *mean_and_error(chance), flags))
+            targets.append(OfTarget(t, value, float(again.std(ddof=1)), *_both_errors(chance, chances), flags))
             resamples.append(again)
-            randoms.append(chance)
+            randoms.append((chance, chances))
         return Result(
             "lds",
             measure,
             True,
             float(np.mean([target.value for target in targets])),
             float(np.mean(resamples, axis=0).std(ddof=1)),  # the same probes serve all targets
-            *mean_and_error(np.mean(randoms, axis=0)),
+            *_both_errors(*(np.mean(parts, axis=0) for parts in zip(*randoms, strict=True))),
             draws=len(self.drop),
             random_draws=RANDOM,
             flags=tuple(dict.fromkeys(flag for target in targets for flag in target.flags)),
@@ -111,16 +114,28 @@ def correlation(x: Floats, y: Floats, by_ranks: bool) -> tuple[float, bool]:
     >>> correlation(np.array([1.0, 1.0, 1.0]), np.array([1.0, 4.0, 9.0]), by_ranks=True)
     (0.0, True)
     """
+    if len(x) < 2 or np.ptp(x) <= FLAT * np.abs(x).max() or np.ptp(y) <= FLAT * np.abs(y).max():
+        return 0.0, True
+    return float(correlations(x[None], y, by_ranks)[0]), False
+
+
+def correlations(rows: Floats, y: Floats, by_ranks: bool) -> Floats:
+    """The coefficient of each row of [rows, n] with y [n]; 0 where there is none."""
     from scipy.stats import rankdata
 
-    if len(x) < 2:
-        return 0.0, True
+    if len(y) < 2:
+        return np.zeros(len(rows))
     if by_ranks:
-        x, y = rankdata(x.round(12)), rankdata(y)  # sums of the same effects in another order are equal
-    x, y = x - x.mean(), y - y.mean()
-    size = float(np.sqrt((x @ x) * (y @ y)))
-    flat = size <= 1e-15 * len(x)
-    return (0.0 if flat else float(np.clip(x @ y / size, -1, 1))), flat
+        rows, y = rankdata(rows.round(12), axis=1), rankdata(y)  # sums of the same effects in another order are equal
+    rows, y = rows - rows.mean(1, keepdims=True), y - y.mean()
+    size = np.sqrt((rows * rows).sum(1) * (y @ y))
+    return np.asarray(np.clip(np.where(size > 0, rows @ y / np.where(size > 0, size, 1), 0.0), -1, 1))
+
+
+def _both_errors(attributions: Floats, resamples: Floats) -> tuple[float, float]:
+    """The mean over random attributions, with the chance in them and the chance in the probes."""
+    mean, error = mean_and_error(attributions)
+    return mean, float(np.hypot(error, resamples.std(ddof=1)))
 
 
 def _unmeasured(measure: str, subject: Subject) -> Result:
