@@ -1,12 +1,16 @@
-"""A question over a long document: coarse to fine against plain token-level probes of the same budget. Prints JSON.
+"""A question over a long document: coarse to fine against plain token-level probes of the same budget.
 
-One sentence in the middle of about 2,000 tokens answers the question; all text is our own.
+    python benchmarks/documents.py --out docs/benchmarks/documents.json
+
+prints the JSON too, and running it again goes on where it stopped. One sentence in the middle of about 2,000 tokens
+answers the question; all text is our own.
 """
 
 import argparse
 import json
 import resource
 from itertools import islice, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -62,20 +66,28 @@ def described(why: Explanation) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sentences", type=int, default=131)
-    parser.add_argument("--skip-plain", action="store_true", help="without the token-level probes of the same budget")
+    parser.add_argument("--out", type=Path, default=Path("documents.json"))
     arguments = parser.parse_args()
+    result: dict[str, Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
+
+    def done(**found: Any) -> None:
+        result.update(found)
+        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+
     model = reagent.load_model("smollm2")
     text = document(arguments.sentences)
-    result: dict[str, Any] = {"short": described(reagent.explain(model, FORTY_TWO, max_new_tokens=1))}
-    zoomed = reagent.explain(model, text, target=TARGET)
-    result["tokens"] = sum(len(unit.ids) for unit in zoomed.input)
-    result["probability"] = float(np.exp(zoomed.output[0].logprob or 0))
-    result["coarse to fine"] = described(zoomed)
-    if not arguments.skip_plain:
-        plain = reagent.explain(model, text, target=TARGET, levels=["token"], probes=zoomed.cost.probes)
-        result["tokens only"] = described(plain)
-    result["passes_over_short"] = zoomed.cost.forward_passes / result["short"]["forward_passes"]
-    print(json.dumps(result, indent=1))
+    if "short" not in result:
+        done(short=described(reagent.explain(model, FORTY_TWO, max_new_tokens=1)))
+    if "coarse to fine" not in result:
+        why = reagent.explain(model, text, target=TARGET)
+        done(tokens=sum(len(unit.ids) for unit in why.input), probability=float(np.exp(why.output[0].logprob or 0)))
+        done(**{"coarse to fine": described(why)})
+        done(passes_over_short=why.cost.forward_passes / result["short"]["forward_passes"])
+    if "tokens only" not in result:
+        probes = result["coarse to fine"]["forward_passes"] - 2
+        why = reagent.explain(model, text, target=TARGET, levels=["token"], probes=probes)
+        done(**{"tokens only": described(why)})
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

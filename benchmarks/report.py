@@ -256,7 +256,9 @@ def completeness(found: dict[str, Any]) -> str:
         "|---" * (1 + len(ways)) + "|",
     ]
     for family, row in found["tiny"].items():
-        lines.append(f"| {family} | " + " | ".join(f"{row[way]['gap']:.4f} ({row[way]['steps']})" for way in ways) + " |")
+        lines.append(
+            f"| {family} | " + " | ".join(f"{row[way]['gap']:.4f} ({row[way]['steps']})" for way in ways) + " |"
+        )
     return "\n".join([*lines, "", "In brackets the steps it took.", ""])
 
 

@@ -63,7 +63,12 @@ METHODS: dict[str, MethodEntry] = {
         "adds up gradients on the way from zero embeddings to the text",
         "gradients",
         "about 10 to 140 for all targets together, and a backward pass from each for each target",
-        {"default": (IntegratedGradients(), "steps where the path needs them; effects in nats that add up, or are marked")},
+        {
+            "default": (
+                IntegratedGradients(),
+                "steps where the path needs them; effects in nats that add up, or are marked",
+            )
+        },
         replaces=False,
     ),
     "gradient_shap": MethodEntry(

@@ -30,7 +30,7 @@ from reagent.replacers.proposals import Proposals
 
 BLOCK = 32
 EACH = 4  # where units are few, so many probes for each are looked at first
-COARSE_LOOK = 32  # a level that only says where to look closer is looked at earlier
+COARSE_LOOK = 32  # a level that only says where to look closer is looked at earlier, and only for its first
 MOST_STRATA = 16
 RESPONSES = {"logprob": "nats", "g": "g"}  # what is measured of a probe, and its unit
 NEGLIGIBLE = 0.1  # of the largest effect: a difference below it need not be settled
@@ -90,8 +90,8 @@ class Fast:
         def share(count: int) -> int:
             return max(1, (count + level) // levels)
 
-        look = self.look if level == levels - 1 else min(self.look, COARSE_LOOK)
-        return replace(self, probes=self.probes and share(self.probes), max_probes=share(self.max_probes), look=look)
+        part = replace(self, probes=self.probes and share(self.probes), max_probes=share(self.max_probes))
+        return part if level == levels - 1 else replace(part, look=min(self.look, COARSE_LOOK), top=1)
 
     def _looks(self, count: int, enough: int) -> list[int]:
         """After how many probes to look whether it is enough; the last is the end."""
