@@ -2,7 +2,7 @@
 
     python examples/passages.py
 
-takes a minute or two on two cores: the passages have several hundred tokens.
+takes half a minute on two cores.
 """
 
 import reagent
@@ -12,8 +12,8 @@ PASSAGES = [
     "whale oil at first, later with paraffin. Since 1964 it has burned electric light.",
     "The island has one village. Most of the forty families who live there catch crabs. In summer, a ferry brings "
     "visitors on Tuesdays and Fridays. The school has a single room and nine pupils.",
-    "The last keeper of the lighthouse was a woman called Agnes Brown. She lived there for thirty years with two goats. "
-    "She wrote down the weather every evening. Her notebooks are kept in the library of the mainland town.",
+    "The last keeper of the lighthouse was a woman called Agnes Brown. She lived there for thirty years with two "
+    "goats. She wrote down the weather every evening. Her notebooks are kept in the library of the mainland town.",
     "Storms are frequent between October and March. The worst of them, in 1953, broke the windows of the lamp room. "
     "Nobody was hurt. The fishermen still talk about the waves of that night.",
 ]
@@ -32,6 +32,7 @@ why = reagent.explain(
     target=" goats",
     spans=spans,  # only the passages are replaced: the question stays as it is
     levels=["span", "sentence", "word"],
+    probes=96,  # shared out among the three levels
 )
 why.show()
 for level in why.levels:
