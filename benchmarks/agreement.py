@@ -102,10 +102,21 @@ def covered(found: Effects, reference: Floats) -> dict[str, float]:
     return {"covered": float(inside.mean()), "covered_top5": float(inside[np.argsort(-abs(reference))[:5]].mean())}
 
 
+def coverage(design: Design, y: Floats, reference: Floats) -> dict[int, dict[str, float]]:
+    """Intervals from disjoint parts of the reference's probes, each as if it were a run of its own."""
+    result = {}
+    for n in (64, 128, 256):
+        parts = [slice(start, start + n) for start in range(0, len(y) - n + 1, max(n, 128))]
+        fits = [estimate(Design(design.replaced[p], design.column[p], design.weights), y[p]) for p in parts]
+        result[n] = _mean([covered(fit, reference) for fit in fits]) | {"runs": len(parts)}
+    return result
+
+
 def measure(bench: Bench, seeds: int, with_published: bool) -> dict[str, Any]:
     design, y = bench.fast(REFERENCE, seed=1000)
     reference = estimate(design, y)
     result: dict[str, Any] = {"tokens": len(bench.free), "target": bench.case.completion, "fast": {}}
+    result["coverage"] = coverage(design, y, reference.mean)
     runs = [bench.fast(max(COUNTS), seed) for seed in range(seeds)]
     for n in COUNTS:
         fits = [estimate(d.first(n, len(bench.free)), y[:n]) for d, y in runs]

@@ -39,9 +39,8 @@ def group(results: dict[str, Any], replacer: str, length: str | None = None) -> 
 
 
 def average(entries: list[dict[str, Any]], method: str, count: str, key: str) -> float:
-    return float(
-        np.mean([entry[method][count][key] for entry in entries if method in entry and key in entry[method][count]])
-    )
+    values = [entry[method][count][key] for entry in entries if method in entry and key in entry[method][count]]
+    return float(np.mean(values)) if values else float("nan")
 
 
 def agreement(results: dict[str, Any]) -> str:
@@ -67,7 +66,7 @@ def agreement(results: dict[str, Any]) -> str:
             for count in ("64", "96", "128", "256"):
                 keys = ("pearson", "top5", "covered", "covered_top5", "two_seeds")
                 cells = [average(entries, "fast", count, key) for key in keys]
-                row = " | ".join(f"{cell:.2f}" if cell < 0.995 else f"{cell:.3f}" for cell in cells)
+                row = " | ".join("–" if cell != cell else f"{cell:.{2 + (cell >= 0.995)}f}" for cell in cells)
                 lines.append(f"| `{replacer}`, {len(entries)} {length} | {size} | {count} | {row} |")
     both = [entry for entry in group(results, "self") if "published" in entry]
     lines += [

@@ -58,4 +58,17 @@ def test_bytes_of_one_character_do_not_break_anything(smollm2: Model, tmp_path: 
 def test_the_examples_run(script: Path, tmp_path: Path) -> None:
     answer = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert answer.returncode == 0, answer.stderr
-    assert "Japan" in answer.stdout
+    assert ("goats" if script.stem == "passages" else "Japan") in answer.stdout
+
+
+def test_a_chat_is_explained_by_what_was_said(smollm2: Model) -> None:
+    why = reagent.explain(
+        smollm2,
+        [{"role": "user", "content": "My sister moved to France. What is the capital of that country?"}],
+        target="The capital of France is Paris",
+        span="Paris",
+        unit="word",
+        probes=48,
+    )
+    assert [message.role for message in why.messages] == ["user"]
+    assert {"capital", "France"} & {row.token.text.strip() for row in why.top(3, why.focus)}

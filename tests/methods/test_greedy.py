@@ -229,7 +229,7 @@ def test_progress_only_shrinks_its_total(tiny_model: LocalModel) -> None:
 def test_a_model_without_masks_is_refused_before_any_work() -> None:
     asked = question(both_needed({1: 2}), PROMPT, " w0")
     before = asked.model.meter.forward_passes
-    with pytest.raises(CapabilityError, match=r"greedy search by masking needs .* 'scripted'"):
+    with pytest.raises(CapabilityError, match=r"method 'greedy' by masking needs .* 'scripted'"):
         asked.answer(Greedy(by="masking"))
     assert asked.model.meter.forward_passes == before
 
