@@ -44,7 +44,7 @@ class Published:
 
     @property
     def info(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "scores": "softmax of the published sum, mean over runs"}
 
     def attribute(
         self, model: Model, case: Case, proposals: Proposals, rng: np.random.Generator, report: Report = silent

@@ -22,7 +22,7 @@ from reagent.explanation import SURE
 from reagent.methods.effects import Design, Effects, estimate
 from reagent.methods.protocol import Attribution, Progress, Report, silent
 from reagent.methods.reagent import gain
-from reagent.methods.scores import share
+from reagent.methods.scores import HOW, share
 from reagent.models.case import Case, Floats, Ids, Mask
 from reagent.models.protocol import Model
 from reagent.options import check_range, check_whole
@@ -58,7 +58,7 @@ class Fast:
 
     @property
     def info(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "scores": HOW["positive"]}
 
     def attribute(
         self, model: Model, case: Case, proposals: Proposals, rng: np.random.Generator, report: Report = silent
