@@ -258,7 +258,17 @@ def completeness(found: dict[str, Any]) -> str:
         lines.append(
             f"| {family} | " + " | ".join(f"{row[way]['gap']:.4f} ({row[way]['steps']})" for way in ways) + " |"
         )
-    return "\n".join([*lines, "", "In brackets the steps it took.", ""])
+    real = {way: row for way, row in found["smollm2"].items() if isinstance(row, dict)}
+    lines += [
+        "",
+        f"In brackets the steps it took. On the embedded model, {found['smollm2']['cases']} questions for a capital:",
+        "",
+        "| steps | median gap | largest gap | country in top 3 |",
+        "|---|---|---|---|",
+    ]
+    for way, row in real.items():
+        lines.append(f"| {way} | {row['median_gap']:.2f} | {row['largest_gap']:.2f} | {row['country_in_top_3']:.0%} |")
+    return "\n".join([*lines, ""])
 
 
 SECTIONS = {
