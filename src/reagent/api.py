@@ -73,6 +73,7 @@ def explain(
     bill = _Bill(known)
     proposing, attributing = np.random.default_rng(seed).spawn(2)
     case = case.with_logprobs(known)
+    bill.unlisted = bill.censored
     proposals = bill.proposing(lambda: substitute.propose(known, case, proposing)) if substitute else nothing(case)
     if substitute and not proposals.replaceable[: len(case.input)].any():
         raise InputError("there is nothing to replace: the replacer has no proposal for any token of the prompt")
@@ -148,8 +149,12 @@ class _Bill:
 
     def __init__(self, model: Model) -> None:
         self.meter = model.meter
-        self.begin, self.passes, self.tokens = time.perf_counter(), model.meter.forward_passes, model.meter.tokens
-        self.proposals = 0
+        self.begin, self.before = time.perf_counter(), replace(model.meter)
+        self.proposals = self.unlisted = 0
+
+    @property
+    def censored(self) -> int:
+        return self.meter.censored - self.before.censored
 
     def proposing(self, propose: Callable[[], Proposals]) -> Proposals:
         before = self.meter.forward_passes
@@ -159,8 +164,8 @@ class _Bill:
 
     def cost(self, found: Attribution) -> Cost:
         return Cost(
-            forward_passes=self.meter.forward_passes - self.passes,
-            tokens=self.meter.tokens - self.tokens,
+            forward_passes=self.meter.forward_passes - self.before.forward_passes,
+            tokens=self.meter.tokens - self.before.tokens,
             seconds=round(time.perf_counter() - self.begin, 3),
             proposals=self.proposals,
             probes=found.probes,
@@ -168,6 +173,9 @@ class _Bill:
             steps=tuple(found.steps),
             stopped=tuple(found.stopped),
             runs=tuple(tuple(steps) for steps in found.runs),
+            requests=self.meter.requests - self.before.requests,
+            censored=self.censored,
+            unlisted=self.unlisted,
         )
 
 

@@ -5,7 +5,8 @@
     │   ├── UnknownNameError    no such model, method, replacer, preset or option
     │   ├── CapabilityError     the method needs what this model cannot give
     │   └── FileError           a file that cannot be read, written or understood
-    └── FetchError              something outside failed: the network, the disk   (exit code 1)
+    ├── FetchError              something outside failed: the network, the disk   (exit code 1)
+    └── ServerError             a server did not answer, or not as it should      (exit code 1)
 
 A message names what was given, what is allowed and what to do next, in one line.
 """
@@ -50,3 +51,7 @@ class FileError(InputError):
 
 class FetchError(ReagentError):
     """Something that had to be fetched could not be."""
+
+
+class ServerError(ReagentError):
+    """A server did not answer, or not as it should."""

@@ -3,11 +3,11 @@
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from reagent.errors import InputError, ReagentError
-from reagent.explanation import Explanation
+from reagent.explanation import Explanation, censoring
 from reagent.methods.protocol import Progress
 from reagent.metrics import METRICS, check_metrics
 from reagent.metrics.averages import Draws
@@ -118,13 +118,12 @@ def evaluate_together(
     known: Model = model if hasattr(model, "score") and hasattr(model, "case") else load_model(model)
     names, skipped = _chosen(known, settings)
 
-    begin, passes, tokens = time.perf_counter(), known.meter.forward_passes, known.meter.tokens
+    begin, before = time.perf_counter(), replace(known.meter)
     about = subject(known, explanations, settings.targets, settings.stride, settings.seed)
     work = _Work(known, about, names, settings, progress)
     found = [*work.soft(), *work.replacing(substitute), *work.rationale()]
     cost = {
-        "forward_passes": known.meter.forward_passes - passes,
-        "tokens": known.meter.tokens - tokens,
+        **{name: count - getattr(before, name) for name, count in asdict(known.meter).items()},
         "seconds": round(time.perf_counter() - begin, 3),
     }
     return [
@@ -137,7 +136,7 @@ def evaluate_together(
             skipped=tuple(skipped),
             settings=settings.info | {"replacer": dict(substitute.info)},
             cost=cost,
-            warnings=(*differences(known, about), *explanation.warnings),
+            warnings=(*differences(known, about), *censoring(cost["censored"]), *explanation.warnings),
         )
         for e, explanation in enumerate(explanations)
     ]

@@ -76,6 +76,9 @@ class Cost:
     steps: tuple[int, ...]  # per target, over all runs
     stopped: tuple[str, ...]  # per target, one of STOPPED
     runs: tuple[tuple[int, ...], ...] = ()  # per target, the steps of each run
+    requests: int = 0  # to a server; what its cache answered is not among them
+    censored: int = 0  # answers of which only a bound is known: the server did not list the target
+    unlisted: int = 0  # output tokens that it does not list even in the text as it stands
 
 
 class WhatIf(NamedTuple):
@@ -205,12 +208,13 @@ class Explanation:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader must know before trusting a row, one line per affected output token."""
-        return tuple(
+        """What a reader must know before trusting a row, one line per affected output token; then what concerns all."""
+        rows = (
             f"{self.output[t].text!r} {STOPPED[reason]}"
             for t, reason in enumerate(self.cost.stopped)
             if STOPPED.get(reason)
         )
+        return (*rows, *censoring(self.cost.censored, self.cost.unlisted))
 
     def by(self, unit: str) -> "Explanation":
         """The same explanation summed to words, sentences or paragraphs after the fact.
@@ -296,6 +300,26 @@ class Explanation:
     def __repr__(self) -> str:
         best = ", ".join(f"{c.token.text!r} {c.score:.2f}" for c in self.top(3)) if self.output else ""
         return f"<Explanation of {self.completion!r} by {self.method.get('id')} on {self.model.get('id')}: {best}>"
+
+
+def censoring(censored: int, unlisted: int = 0) -> list[str]:
+    """What a reader must know where a server lists the likeliest tokens only.
+
+    >>> censoring(0), len(censoring(3)), len(censoring(3, 1))
+    ([], 1, 2)
+    """
+    lines = []
+    if censored:
+        lines.append(
+            f"the server did not list the target in {censored:,} {'answer' if censored == 1 else 'answers'}: it counts "
+            "as just below the tokens listed, so that effects are, if anything, too small"
+        )
+    if unlisted:
+        lines.append(
+            f"{unlisted:,} output {'token is' if unlisted == 1 else 'tokens are'} not listed even in the text as it "
+            "stands, and the effects may err either way: recover exact values, or have more tokens listed"
+        )
+    return lines
 
 
 def _check_rows(name: str, rows: Rows | None, inputs: int, outputs: int) -> None:

@@ -165,6 +165,7 @@ def _cost(entry: Mapping[str, Any]) -> Cost:
         steps=tuple(int(n) for n in entry["steps"]),
         stopped=tuple(str(reason) for reason in entry["stopped"]),
         runs=tuple(tuple(int(n) for n in steps) for steps in entry.get("runs", ())),
+        **{name: int(entry.get(name, 0)) for name in ("requests", "censored", "unlisted")},
     )
 
 

@@ -102,7 +102,6 @@ def test_damaged_weights_are_one_clear_error(tiny_folder: Path, tmp_path: Path) 
         ("/no/such/model", "there is no model folder"),
         ("nowhere.gguf", r"nowhere\.gguf"),
         ("", "the model's name is empty"),
-        ("http://127.0.0.1:1/v1", "local models only"),
         (3, r"cannot explain a int: give a name, a folder or a \(model, tokenizer\) pair"),
         (("a", "b"), r"cannot explain a tuple"),
     ],

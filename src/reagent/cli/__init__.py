@@ -5,6 +5,7 @@ options.py    the options that several of them share
 question.py   from options to what is asked
 lists.py      commands that list what there is
 progress.py   the bar on standard error
+rehearsing.py what an explanation would take
 """
 
 import sys

@@ -49,6 +49,12 @@ def explain(
     device: o.Device = "auto",
     dtype: o.Dtype = "auto",
     revision: o.Revision = None,
+    tokenizer: o.Tokenizer = None,
+    cache: o.Cache = None,
+    concurrency: o.Concurrency = None,
+    rate: o.Rate = None,
+    recover: o.Recover = False,
+    server: o.ServerSettings = None,
     method: Annotated[str, typer.Option(help="See: reagent methods.")] = "reagent",
     preset: Annotated[str | None, typer.Option(help="Settings of the method by name. See: reagent methods.")] = None,
     replacer: o.ReplacerName = "auto",
@@ -95,6 +101,7 @@ def explain(
     html: o.Html = None,
     png: o.Png = None,
     token: o.OutputToken = None,
+    dry_run: o.DryRun = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Explain what a model says after PROMPT: the importance of every token, for every generated token.
@@ -103,8 +110,9 @@ def explain(
     """
     from reagent.api import explain as explain_prompt
     from reagent.cli.progress import progress_bar
-    from reagent.cli.question import Question, check_outputs, given, load, replacing
+    from reagent.cli.question import Question, check_outputs, given, load, replacing, serving
     from reagent.cli.question import settings as parsed
+    from reagent.cli.rehearsing import announce, rehearse, requests_of
 
     question = Question(
         prompt, file, target, max_new_tokens, unit, spans, marked, levels, span, contrast, chat, system, messages,
@@ -124,9 +132,15 @@ def explain(
     )
     _check(asked, method, preset, chosen)
     check_outputs(json, html=html, png=png)
-    loaded = load(model, device, dtype, revision, quiet)
-    with progress_bar("explaining", quiet) as report:
-        why = explain_prompt(loaded, **asked, method=method, preset=preset, progress=report, **chosen)
+    options = serving(tokenizer, cache, concurrency, rate, recover, server)
+    loaded = load(model, device, dtype, revision, quiet, options)
+    call = asked | {"method": method, "preset": preset} | chosen
+    if dry_run:
+        typer.echo(rehearse(loaded, call))
+        return
+    announce(loaded, call, quiet)
+    with progress_bar("explaining", quiet, requests_of(loaded)) as report:
+        why = explain_prompt(loaded, **call, progress=report)
     if json not in (None, "-"):
         why.save(str(json))
     if token is not None:

@@ -31,6 +31,12 @@ def compare(
     device: o.Device = "auto",
     dtype: o.Dtype = "auto",
     revision: o.Revision = None,
+    tokenizer: o.Tokenizer = None,
+    cache: o.Cache = None,
+    concurrency: o.Concurrency = None,
+    rate: o.Rate = None,
+    recover: o.Recover = False,
+    server: o.ServerSettings = None,
     replacer: o.ReplacerName = "auto",
     candidates: o.Candidates = None,
     masked_lm: o.MaskedLM = None,
@@ -59,7 +65,7 @@ def compare(
     Example: reagent compare "My aunt moved to Japan. She rents a flat in the capital," --max-new-tokens 1
     """
     from reagent.cli.progress import progress_bar
-    from reagent.cli.question import Question, check_outputs, load, replacing
+    from reagent.cli.question import Question, check_outputs, load, replacing, serving
     from reagent.comparing import check_methods
     from reagent.comparing import compare as compare_methods
     from reagent.methods import METHODS
@@ -76,7 +82,8 @@ def compare(
     options = _by_method(settings)
     check_methods(chosen, options, **asked)
     check_outputs(json, html=html, latex=latex)
-    loaded = load(model, device, dtype, revision, quiet)
+    options_of_server = serving(tokenizer, cache, concurrency, rate, recover, server)
+    loaded = load(model, device, dtype, revision, quiet, options_of_server)
     with progress_bar("comparing", quiet) as report:
 
         def named(_name: str, now: Progress) -> None:

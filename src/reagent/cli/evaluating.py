@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from reagent.cli import options as o
 from reagent.errors import InputError
 
 
@@ -16,6 +17,12 @@ def evaluate(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")] = "auto",
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
+    tokenizer: o.Tokenizer = None,
+    cache: o.Cache = None,
+    concurrency: o.Concurrency = None,
+    rate: o.Rate = None,
+    recover: o.Recover = False,
+    server: o.ServerSettings = None,
     metrics: Annotated[
         str | None,
         typer.Option(
@@ -50,7 +57,9 @@ def evaluate(
     quiet: Annotated[bool, typer.Option("--quiet", help="Only write the file asked for.")] = False,
 ) -> None:
     """Measure how faithful a saved explanation is to its model."""
-    from reagent.cli.progress import progress_bar, waiting
+    from reagent.cli.progress import progress_bar
+    from reagent.cli.question import load as load_model
+    from reagent.cli.question import serving
     from reagent.evaluating import Settings, evaluate_together
     from reagent.explanation_json import load
     from reagent.files import check_writable
@@ -77,10 +86,8 @@ def evaluate(
     name = model or str(why.model.get("id") or "")
     if not name:
         raise InputError(f"{str(file)!r} does not say which model it explains: give one with --model")
-    with waiting(f"loading {name}", quiet):
-        from reagent.models import load_model
-
-        loaded = load_model(name, device=device, dtype=dtype, revision=revision)
+    options = serving(tokenizer, cache, concurrency, rate, recover, server)
+    loaded = load_model(name, device, dtype, revision, quiet, options)
     with progress_bar("evaluating", quiet) as report:
         (found,) = evaluate_together(loaded, [why], settings, report)
     if json not in (None, "-"):

@@ -4,9 +4,12 @@ from typing import Annotated
 
 import typer
 
+from reagent.cli import options as o
 from reagent.errors import UnknownNameError
 
-models_app = typer.Typer(help="List the known models, or fetch one ahead of time.", rich_markup_mode=None)
+models_app = typer.Typer(
+    help="List the known models, fetch one ahead of time, or ask what a server can do.", rich_markup_mode=None
+)
 
 
 def methods() -> None:
@@ -46,7 +49,7 @@ def models(context: typer.Context) -> None:
             typer.echo(f"    cached: {entry.folder} ({entry.bytes / 1e6:.0f} MB)")
         else:
             typer.echo(f"    not cached: fetched on first use, or now with `reagent models pull {entry.name}`")
-    typer.echo("Also: hub ids and folders of causal language models for transformers, and .gguf files.")
+    typer.echo("Also: hub ids and folders of causal language models for transformers, .gguf files, and servers by URL.")
 
 
 @models_app.command()
@@ -57,3 +60,22 @@ def pull(name: Annotated[str, typer.Argument(metavar="NAME", help="An embedded m
     if name not in embedded.MODELS:
         raise UnknownNameError("embedded model", name, embedded.MODELS)
     typer.echo(f"{name} is ready in {embedded.fetch(name)}")
+
+
+@models_app.command()
+def inspect(
+    url: Annotated[str, typer.Argument(metavar="URL[#MODEL]", help="An OpenAI-compatible server.")],
+    tokenizer: o.Tokenizer = None,
+    server: o.ServerSettings = None,
+) -> None:
+    """Find out what a server can do, with a few small requests."""
+    from reagent.cli.question import serving
+    from reagent.models.http import Connection
+    from reagent.models.http.inspecting import inspect
+    from reagent.options import with_options
+
+    options = serving(tokenizer, None, None, None, False, server)
+    rows = inspect(url, with_options(Connection(), options, "a model at a URL"))
+    width = max(len(what) for what, _ in rows)
+    for what, answer in rows:
+        typer.echo(f"{what:<{width}}  {answer}")

@@ -22,10 +22,34 @@ MaxNewTokens = Annotated[
 
 # --- the model ---
 
-ModelName = Annotated[str, typer.Option("--model", help="smollm2, a hub id, a model folder or a .gguf file.")]
+ModelName = Annotated[
+    str, typer.Option("--model", help="smollm2, a hub id, a model folder, a .gguf file, or a server as URL[#model].")
+]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")]
 Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")]
+
+# --- a server ---
+
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(metavar="T", help="Server: its tokenizer, where it does not tell its tokens: id or folder."),
+]
+Cache = Annotated[
+    Path | None, typer.Option(metavar="F", help="Server: keep its replies in this file, and never pay for one twice.")
+]
+Concurrency = Annotated[int | None, typer.Option(metavar="N", help="Server: requests under way at once (8).")]
+Rate = Annotated[float | None, typer.Option(metavar="R", help="Server: requests per second, at most.")]
+Recover = Annotated[
+    bool, typer.Option("--recover", help="Server: exact values of targets that it does not list, by logit_bias.")
+]
+ServerSettings = Annotated[
+    list[str] | None,
+    typer.Option("--server", metavar="NAME=VALUE", help="Server: timeout, retries, backoff, top, as --server top=5."),
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only tell how many requests and tokens the explanation would take at most.")
+]
 
 # --- what is asked ---
 

@@ -1,7 +1,7 @@
 """Progress on standard error, and only where that is a terminal."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -36,8 +36,8 @@ def waiting(what: str, quiet: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def progress_bar(what: str, quiet: bool = False) -> Iterator[Report]:
-    """A bar that a method's reports move."""
+def progress_bar(what: str, quiet: bool = False, note: Callable[[], str] | None = None) -> Iterator[Report]:
+    """A bar that a method's reports move; `note` is asked for what to say besides."""
     if quiet or not sys.stderr.isatty():
         yield silent
         return
@@ -46,6 +46,7 @@ def progress_bar(what: str, quiet: bool = False) -> Iterator[Report]:
         task = bar.add_task(what, total=None, unit="steps")
 
         def report(now: Progress) -> None:
-            bar.update(task, completed=now.done, total=now.total, unit=now.unit)
+            told = f"{what}{note()}" if note is not None else what
+            bar.update(task, description=told, completed=now.done, total=now.total, unit=now.unit)
 
         yield report

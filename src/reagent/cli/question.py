@@ -1,6 +1,7 @@
 """From the words of the command line to what is asked: prompt, parts, chat, output, model and replacer."""
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,7 @@ def given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def settings(pairs: list[str] | None) -> dict[str, Any]:
+def settings(pairs: list[str] | None, option: str = "--set") -> dict[str, Any]:
     """NAME=VALUE, where a value that looks like a number, true, false or null is one.
 
     >>> settings(["steps=20", "by=deletion"])
@@ -134,7 +135,7 @@ def settings(pairs: list[str] | None) -> dict[str, Any]:
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
-            raise InputError(f"--set takes NAME=VALUE, got {pair!r}")
+            raise InputError(f"{option} takes NAME=VALUE, got {pair!r}")
         try:
             options[name.strip()] = loads(value)
         except JSONDecodeError:
@@ -142,12 +143,27 @@ def settings(pairs: list[str] | None) -> dict[str, Any]:
     return options
 
 
-def load(model: str, device: str, dtype: str, revision: str | None, quiet: bool) -> Model:
+def load(
+    model: str, device: str, dtype: str, revision: str | None, quiet: bool, server: Mapping[str, Any] | None = None
+) -> Model:
     """The model, with something to look at while it loads."""
     with waiting(f"loading {model}", quiet):
         from reagent.models import load_model
 
-        return load_model(model, device=device, dtype=dtype, revision=revision)
+        return load_model(model, device=device, dtype=dtype, revision=revision, **server or {})
+
+
+def serving(
+    tokenizer: str | None,
+    cache: Path | None,
+    concurrency: int | None,
+    rate: float | None,
+    recover: bool,
+    more: list[str] | None,
+) -> dict[str, Any]:
+    """The options of a server that were given."""
+    named = given(tokenizer=tokenizer, cache=cache, concurrency=concurrency, rate=rate, recover=recover or None)
+    return settings(more, "--server") | named
 
 
 def check_outputs(json: str | Path | None, **paths: Path | None) -> None:

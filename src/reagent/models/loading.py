@@ -1,5 +1,6 @@
 """From what a person writes to a model: `load_model`."""
 
+from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -7,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from reagent.errors import FileError, InputError, UnknownNameError
 from reagent.models import embedded, gguf, hub
 from reagent.models.protocol import Model
+from reagent.options import with_options
 
 if TYPE_CHECKING:
     import torch
 
+    from reagent.models.http import HttpModel
     from reagent.models.local import LocalModel
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -18,13 +21,23 @@ DEFAULT_MODEL = "smollm2"
 
 
 def load_model(
-    source: Any = DEFAULT_MODEL, *, device: str = "auto", dtype: str = "auto", revision: str | None = None
+    source: Any = DEFAULT_MODEL,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    revision: str | None = None,
+    **server: Any,
 ) -> Model:
-    """Load a model by name, hub id, folder or `.gguf` file, or wrap a `(model, tokenizer)` pair.
+    """Load a model by name, hub id, folder or `.gguf` file, ask one at a URL, or wrap a `(model, tokenizer)` pair.
 
     `dtype="auto"` is float32 on a CPU and the checkpoint's own type elsewhere. A pair stays on the
-    device and in the type that it has unless they are given.
+    device and in the type that it has unless they are given. `server` are the options of a model at an
+    http(s) URL: tokenizer, cache, concurrency, rate, timeout, retries, backoff, top, recover.
     """
+    if isinstance(source, str) and source.startswith(("http://", "https://")):
+        return _from_url(source, device, dtype, revision, server)
+    if server:
+        raise InputError(f"only a server has the option {next(iter(server))!r}, and {source!r} is none: leave it out")
     if not isinstance(source, str | Path):
         return _from_objects(source, device, dtype)
     name = str(source)
@@ -32,8 +45,6 @@ def load_model(
         raise InputError("the model's name is empty: give a folder, a .gguf file, a hub id or 'smollm2'")
     if revision is not None and (name in embedded.MODELS or hub.is_path(name) or Path(name).exists()):
         raise InputError(f"only hub models have revisions, and {name!r} is none: leave the revision out")
-    if name.startswith(("http://", "https://")):
-        raise InputError(f"{name!r}: this version explains local models only; give a hub id, a folder or a .gguf file")
     if name in embedded.MODELS:
         folder = embedded.fetch(name)
         return _from_folder(name, folder, device, dtype, backend="transformers (gguf)", found=embedded.revision(name))
@@ -49,6 +60,15 @@ def load_model(
     if "/" not in name and not hub.at_hand(name, revision) and get_close_matches(name, embedded.MODELS):
         raise UnknownNameError("model", name, embedded.MODELS, hint=", a folder, a .gguf file, or a hub id")
     return _from_folder(name, name, device, dtype, revision=revision)
+
+
+def _from_url(url: str, device: str, dtype: str, revision: str | None, options: Mapping[str, Any]) -> "HttpModel":
+    from reagent.models.http import Connection, connect
+
+    for name, value, usual in (("device", device, "auto"), ("dtype", dtype, "auto"), ("revision", revision, None)):
+        if value != usual:
+            raise InputError(f"a server chooses its {name} by itself: leave out {name} {value!r}")
+    return connect(url, with_options(Connection(), options, "a model at a URL"))
 
 
 def _from_objects(pair: Any, device: str, dtype: str) -> "LocalModel":

@@ -38,6 +38,8 @@ class Meter:
 
     forward_passes: int = 0
     tokens: int = 0
+    requests: int = 0  # to a server
+    censored: int = 0  # answers of which only a bound is known, since the server lists the likeliest tokens only
 
     def add(self, sequences: int, length: int) -> None:
         self.forward_passes += sequences

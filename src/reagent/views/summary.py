@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from reagent.explanation import STOPPED, SURE, Contribution, Cost, Explanation, Token
+from reagent.explanation import STOPPED, SURE, Contribution, Cost, Explanation, Token, censoring
 from reagent.views.text import label, labels, quoted, shortened, visible
 
 LISTED = 10  # how many of the most important tokens a view lists,
@@ -41,6 +41,7 @@ def facts(explanation: Explanation) -> list[tuple[str, str]]:
     method, target, cost = explanation.method, explanation.target, explanation.cost
     pairs = [
         ("model", words(explanation.model, "id", "revision", "dtype")),
+        ("tokens", words(explanation.model, "tokens")),
         ("method", words(method, "id", "preset")),
         ("replacer", "" if explanation.replacer is None else words(explanation.replacer, "id", "model")),
         ("target", "" if target.get("kind") == "tokens" else _name(words(target, "kind", "text"))),
@@ -54,7 +55,9 @@ def facts(explanation: Explanation) -> list[tuple[str, str]]:
 def in_words(cost: Cost) -> str:
     """What was computed and how long it took."""
     passes = "1 forward pass" if cost.forward_passes == 1 else f"{cost.forward_passes:,} forward passes"
-    return f"{passes}, {cost.seconds:.{1 if cost.seconds >= 1 else 2}f} s"
+    requests = f", {cost.requests:,} {'request' if cost.requests == 1 else 'requests'}" if cost.requests else ""
+    censored = f", {cost.censored:,} answers censored" if cost.censored else ""
+    return f"{passes}{requests}{censored}, {cost.seconds:.{1 if cost.seconds >= 1 else 2}f} s"
 
 
 def noun(unit: str) -> str:
@@ -178,7 +181,7 @@ def warnings_in_brief(explanation: Explanation) -> list[str]:
         if affected == 1
         else f"{affected} of {count} output tokens: {IN_BRIEF[reason]}"
         for reason, affected in reasons.items()
-    ]
+    ] + censoring(explanation.cost.censored, explanation.cost.unlisted)
 
 
 def warning_lines(explanation: Explanation, target: int | None) -> list[str]:
@@ -186,7 +189,8 @@ def warning_lines(explanation: Explanation, target: int | None) -> list[str]:
     if target is None:
         return warnings_in_brief(explanation)
     reason = warning(explanation, target)
-    return [f"{explanation.output[target].text!r} {reason}"] if reason else []
+    row = [f"{explanation.output[target].text!r} {reason}"] if reason else []
+    return row + censoring(explanation.cost.censored, explanation.cost.unlisted)
 
 
 def has_open_ranking(explanation: Explanation, target: int) -> bool:

@@ -1,0 +1,94 @@
+"""Replies that were paid for, kept: in memory while the model lives, or in a file for later runs too.
+
+A reply is found again by server, model, parameters and prompt, all of which are in the address and the body of
+the request; the API key, which travels in a header, is in neither. Only replies that could be read are kept.
+"""
+
+import hashlib
+import json
+import sqlite3
+import zlib
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar
+
+from reagent.errors import FileError
+
+_APPLICATION = 0x52414754  # marks the file as ours
+_VERSION = 1
+T = TypeVar("T")
+
+
+class Store:
+    """A table of replies; with no path, in memory."""
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self._path = path
+        self._lock = Lock()
+        self._database = self._guarded(self._open)
+
+    @staticmethod
+    def key(url: str, body: Mapping[str, Any]) -> str:
+        """
+        >>> Store.key("http://a/v1", {"model": "m", "n": 1}) == Store.key("http://a/v1", {"n": 1, "model": "m"})
+        True
+        """
+        return hashlib.sha256(json.dumps([url, body], sort_keys=True).encode()).hexdigest()
+
+    def get(self, key: str) -> Any:
+        """The reply, or None."""
+        with self._lock:
+            found = self._guarded(
+                lambda: self._database.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
+            )
+        return None if found is None else json.loads(zlib.decompress(found[0]))
+
+    def put(self, key: str, reply: Any) -> None:
+        row = key, zlib.compress(json.dumps(reply).encode(), 1)
+        with self._lock:
+            self._guarded(lambda: self._database.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", row))
+
+    def close(self) -> None:
+        with self._lock:
+            self._database.close()
+
+    def _open(self) -> sqlite3.Connection:
+        place = ":memory:" if self._path is None else Path(self._path).expanduser()
+        database = sqlite3.connect(place, timeout=30, isolation_level=None, check_same_thread=False)
+        try:
+            if self._path is not None:
+                self._claim(database)
+            database.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply BLOB NOT NULL)")
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    def _claim(self, database: sqlite3.Connection) -> None:
+        """Take a new file, know one of ours, leave every other alone."""
+
+        def number(name: str) -> int:
+            with closing(database.execute(f"PRAGMA {name}")) as found:
+                return int(found.fetchone()[0])
+
+        mark, version = number("application_id"), number("user_version")
+        used = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        if used and mark != _APPLICATION:
+            raise FileError(f"{str(self._path)!r} is a database of another program: give another file as the cache")
+        if version > _VERSION:
+            raise FileError(f"the cache {str(self._path)!r} was written by a newer reagent: give another file")
+        database.execute("PRAGMA journal_mode = WAL")  # readers and a writer at once; a crash loses nothing written
+        database.execute("PRAGMA synchronous = NORMAL")
+        database.execute(f"PRAGMA application_id = {_APPLICATION}")
+        database.execute(f"PRAGMA user_version = {_VERSION}")
+
+    def _guarded(self, act: Callable[[], T]) -> T:
+        try:
+            return act()
+        except sqlite3.Error as error:
+            raise FileError(
+                f"cannot use the cache {str(self._path)!r}: {error}; it may be damaged, or no place to write: "
+                "move it away, or give another file"
+            ) from error

@@ -1,0 +1,276 @@
+"""A model behind an API is the model itself, as far as the API lets one see."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import reagent
+from models.http.conftest import Truth
+from reagent.errors import CapabilityError, InputError
+from reagent.explanation import Explanation
+from reagent.models.http.censoring import UNLISTED
+from reagent.models.http.model import HttpModel
+
+PROMPT = "My aunt moved to Japan to teach music. She rents a small flat in the"
+QUICK: dict[str, Any] = {"max_new_tokens": 3, "replacer": "self", "probes": 24}
+
+
+def assert_same(why: Explanation, truth: Explanation) -> None:
+    assert [t.ids for t in why.input + why.output] == [t.ids for t in truth.input + truth.output]
+    assert [(t.text, t.start, t.end) for t in why.output] == [(t.text, t.start, t.end) for t in truth.output]
+    for name in ("scores", "effects", "stderr"):
+        if getattr(truth, name) is not None:
+            for row, other in zip(getattr(why, name), getattr(truth, name), strict=True):
+                np.testing.assert_allclose(row, other, atol=1e-4)
+
+
+@pytest.fixture
+def connected(server: Callable[..., Any], truth: Truth) -> Callable[..., HttpModel]:
+    """A model on a server that can do what it is told to."""
+
+    def connect(tokenizer: bool = True, options: dict[str, Any] | None = None, **can: Any) -> HttpModel:
+        more = {"tokenizer": str(truth.folder)} if tokenizer else {}
+        model = reagent.load_model(server(**can)[0], **more, **options or {})
+        assert isinstance(model, HttpModel)
+        return model
+
+    return connect
+
+
+# --- the same explanation ---
+
+
+@pytest.mark.parametrize(
+    "can",
+    [{}, {"names_ids": True}, {"names_ids": True, "prompt_logprobs": True}, {"tokenize": None}],
+    ids=["echo", "ids", "prompt_logprobs", "local tokenizer"],
+)
+def test_through_an_echo_the_explanation_is_that_of_the_model_itself(
+    connected: Callable[..., HttpModel], truth: Truth, can: dict[str, Any]
+) -> None:
+    model = connected(**can)
+    here, there = reagent.explain(truth.local, PROMPT, **QUICK), reagent.explain(model, PROMPT, **QUICK)
+    assert_same(there, here)
+    assert there.cost.censored == 0
+    # One request for each probe, one for the text as it stands and one for the proposals: targets are free.
+    replaced_outputs = there.cost.requests - (QUICK["probes"] + 2)
+    assert 0 <= replaced_outputs <= 0.3 * QUICK["probes"]
+
+
+def test_the_published_method_too(connected: Callable[..., HttpModel], truth: Truth) -> None:
+    paper: dict[str, Any] = {"preset": "paper", "max_steps": 8, "runs": 2, "max_new_tokens": 2, "replacer": "self"}
+    for can in ({}, {"names_ids": True, "prompt_logprobs": True}):
+        why = reagent.explain(connected(**can), PROMPT, **paper)
+        assert_same(why, reagent.explain(truth.local, PROMPT, **paper))
+        assert why.cost.steps == reagent.explain(truth.local, PROMPT, **paper).cost.steps
+
+
+def test_other_questions_too(connected: Callable[..., HttpModel], truth: Truth) -> None:
+    model = connected(names_ids=True)
+    for question in (
+        {"target": " river and", "contrast": " river bank"},
+        {"target": " old town", "span": "old town"},
+        {"max_new_tokens": 1, "unit": "word"},
+        {"max_new_tokens": 2, "method": "occlusion"},
+    ):
+        asked = {"replacer": "self", **question} | ({} if "method" in question else {"probes": 16})
+        assert_same(reagent.explain(model, PROMPT, **asked), reagent.explain(truth.local, PROMPT, **asked))
+
+
+def test_without_an_echo_it_is_bounded_and_counted(connected: Callable[..., HttpModel]) -> None:
+    why = reagent.explain(connected(echo=False, most=5), PROMPT, **QUICK)
+    assert why.cost.censored > 0
+    assert any(f"in {why.cost.censored:,} answers" in line for line in why.warnings)
+    assert why.cost.requests > 2 * QUICK["probes"], "a request for each probe and target"
+    assert reagent.Explanation.from_dict(why.to_dict()) == why
+
+
+@pytest.mark.parametrize("bias", ["biased", "unbiased"])
+def test_a_bias_recovers_the_exact_values(connected: Callable[..., HttpModel], truth: Truth, bias: str) -> None:
+    model = connected(echo=False, bias=bias, options={"recover": True})
+    why = reagent.explain(model, PROMPT, **QUICK)
+    assert_same(why, reagent.explain(truth.local, PROMPT, **QUICK))
+    assert why.cost.censored == 0
+    assert why.model["recover"] is True
+
+
+# --- single answers ---
+
+
+@pytest.mark.parametrize("can", [{"most": 20}, {"most": 3}, {"echo": False, "most": 20}, {"echo": False, "most": 3}])
+def test_every_answer_is_the_truth_or_a_bound(
+    connected: Callable[..., HttpModel], truth: Truth, can: dict[str, Any]
+) -> None:
+    model = connected(**can)
+    case = truth.local.case(PROMPT, target=" Tokyo and the")
+    rng = np.random.default_rng(1)
+    sequences = np.repeat(case.ids[None], 12, axis=0)
+    ordinary = truth.local.ordinary_ids
+    for row in sequences[1:]:
+        row[rng.integers(0, len(case.ids), 3)] = rng.choice(ordinary, 3)
+    real = truth.local.score(sequences, case.positions, case.targets)
+    told = model.score(sequences, case.positions, case.targets)
+    known = np.isclose(told.logprob, real.logprob, atol=1e-4)
+    assert model.meter.censored == (~known).sum()
+    assert (told.logprob >= real.logprob - 1e-4).all(), "a bound is never below the truth"
+    assert ((told.rank == real.rank) | (told.rank == UNLISTED)).all()
+    assert (told.rank[real.rank < 3] < 3).all(), "what is listed has its rank"
+    if can.get("echo", True):
+        assert known.all()
+
+
+def test_prompts_as_text_are_read_by_the_server_alone(connected: Callable[..., HttpModel], truth: Truth) -> None:
+    case = truth.local.case(PROMPT, target=" Tokyo and")
+    real = truth.local.score(case.ids[None], case.positions, case.targets)
+    for can in ({"ids": False}, {"ids": False, "tokenize": None}):
+        told = connected(**can).score(case.ids[None], case.positions, case.targets)
+        np.testing.assert_allclose(told.logprob, real.logprob, atol=1e-4)
+
+
+def test_predictions_are_those_of_the_model(connected: Callable[..., HttpModel], truth: Truth) -> None:
+    case = truth.local.case(PROMPT, target=" Tokyo")
+    real = truth.local.predict(case.ids, 6)
+    for can in ({}, {"echo": False}, {"names_ids": True, "prompt_logprobs": True}):
+        told = connected(**can).predict(case.ids, 6)
+        np.testing.assert_array_equal(told.ids, real.ids)
+        np.testing.assert_allclose(told.logprob, real.logprob, atol=1e-4)
+
+
+# --- tokens ---
+
+
+@pytest.mark.parametrize("tokenize", ["pieces", "ids"])
+def test_tokens_of_the_server(connected: Callable[..., HttpModel], truth: Truth, tokenize: str) -> None:
+    model = connected(tokenizer=False, tokenize=tokenize)
+    for text in (PROMPT, "a 🙂 b\n\n\tc  漢字 é", " leading and trailing "):
+        here, there = truth.local.case(text, target=" Tokyo and"), model.case(text, target=" Tokyo and")
+        assert [t.ids for t in here.units] == [t.ids for t in there.units]
+        assert [(t.start, t.end, t.text) for t in here.units if "\N{REPLACEMENT CHARACTER}" not in t.text] == [
+            (t.start, t.end, t.text) for t in there.units if "\N{REPLACEMENT CHARACTER}" not in t.text
+        ]
+    assert model.info["tokens"] == "of the server"
+    why, real = reagent.explain(model, PROMPT, **QUICK), reagent.explain(truth.local, PROMPT, **QUICK)
+    assert [t.ids for t in why.output] == [t.ids for t in real.output]
+    assert [t.logprob for t in why.output] == pytest.approx([t.logprob for t in real.output], abs=1e-4)
+
+
+def test_tokens_by_their_text_where_only_an_echo_tells_them(connected: Callable[..., HttpModel], truth: Truth) -> None:
+    model = connected(tokenizer=False, tokenize=None)
+    assert model.info["tokens"] == "of the server, by their text"
+    case, real = model.case(PROMPT, target=" Tokyo and"), truth.local.case(PROMPT, target=" Tokyo and")
+    assert [(t.text, t.start, t.end) for t in case.units] == [(t.text, t.start, t.end) for t in real.units]
+    told = model.score(case.ids[None], case.positions, case.targets)
+    np.testing.assert_allclose(
+        told.logprob, truth.local.score(real.ids[None], real.positions, real.targets).logprob, atol=1e-4
+    )
+
+
+def test_words_where_nobody_tells_the_tokens(
+    connected: Callable[..., HttpModel], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = connected(tokenizer=False, tokenize=None, echo=False)
+    assert "is explained by words" in capsys.readouterr().err
+    assert str(model.info["tokens"]).startswith("words")
+    why = reagent.explain(model, PROMPT, **QUICK)
+    assert [t.text for t in why.input][:6] == ["My", " aunt", " moved", " to", " Japan", " to"]
+    assert "tokens" in why.to_html()
+    again = connected(tokenizer=False, tokenize=None, echo=False)
+    assert again.case(PROMPT, why.completion).input == why.input, "the same text has the same ids in every run"
+
+
+# --- chats ---
+
+
+def test_a_prompt_on_a_server_that_only_chats(connected: Callable[..., HttpModel]) -> None:
+    model = connected(tokenizer=False, completions=False, chat=True, tokenize=None)
+    why = reagent.explain(model, PROMPT, **QUICK)
+    assert len(why.output) == 3
+    assert why.prompt == PROMPT
+    assert [t.text for t in why.input if t.protected] == ["user", "assistant"]
+    assert why.model["backend"] == "http chat (next token)"
+    replaced = [t.text for t in why.input if not t.protected]
+    assert replaced[:3] == ["My", " aunt", " moved"]
+
+
+def test_a_chat_that_does_not_go_on_has_its_first_token_explained(
+    connected: Callable[..., HttpModel], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = connected(tokenizer=False, completions=False, chat=True, continues=False)
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where is the flat?"}]
+    why = reagent.explain(model, messages, max_new_tokens=3, replacer="self", probes=8)
+    assert len(why.output) == 1
+    assert "only its first token is explained" in capsys.readouterr().err
+    assert [why.prompt[m.start : m.end] for m in why.messages] == ["Be brief.", "Where is the flat?"]
+    with pytest.raises(InputError, match="only the first token of one can be asked for: give"):
+        model.chat(messages, target=why.completion + " and more")
+
+
+def test_what_the_chat_is_sent(server: Callable[..., Any]) -> None:
+    url, app = server(completions=False, chat=True, tokenize=None)
+    model = reagent.load_model(url)
+    assert isinstance(model, HttpModel)
+    case = model.chat([{"role": "user", "content": "Where is it?"}], max_new_tokens=2)
+    app.seen.clear()
+    model.score(case.ids[None], case.positions, case.targets)
+    sent = sorted((body["messages"] for _, body, _ in app.seen), key=len)
+    user = {"role": "user", "content": "Where is it?"}
+    assert sent == [[user], [user, {"role": "assistant", "content": case.output[0].text}]]
+
+
+# --- metrics, limits, counting ---
+
+
+def test_metrics_that_need_probabilities_only_run_and_others_say_why_not(
+    connected: Callable[..., HttpModel],
+) -> None:
+    model = connected()
+    why = reagent.explain(model, PROMPT, max_new_tokens=1, replacer="self", probes=16)
+    found = reagent.evaluate(model, why, draws=2, probes=8, replacer="self")
+    assert {result.metric for result in found.results} == {"comprehensiveness", "sufficiency", "lds"}
+    assert all("reads embeddings" in skipped.reason for skipped in found.skipped if "soft" in skipped.metric)
+    assert found.cost["requests"] > 0
+    with pytest.raises(CapabilityError, match=r"soft_ns.*reads embeddings"):
+        reagent.evaluate(model, why, ["soft_ns"])
+
+
+def test_metrics_count_what_is_censored(connected: Callable[..., HttpModel]) -> None:
+    model = connected(echo=False, most=1)
+    why = reagent.explain(model, PROMPT, max_new_tokens=1, replacer="random", probes=16)
+    found = reagent.evaluate(model, why, ["lds"], probes=8, replacer="random")
+    assert found.cost["censored"] > 0
+    assert any("did not list the target" in line for line in found.warnings)
+
+
+@pytest.mark.parametrize(
+    "can", [{"echo": False}, {"completions": False, "chat": True}, {}], ids=["words", "chat", "echo"]
+)
+def test_an_explanation_by_pieces_of_text_can_be_evaluated_in_another_run(
+    connected: Callable[..., HttpModel], can: dict[str, Any]
+) -> None:
+    asked: Any = [{"role": "user", "content": PROMPT}] if "chat" in can else PROMPT
+    model = connected(tokenizer=False, tokenize=None, **can)
+    why = reagent.explain(model, asked, max_new_tokens=2, replacer="self", probes=8)
+    saved = reagent.Explanation.from_dict(why.to_dict())
+    found = reagent.evaluate(
+        connected(tokenizer=False, tokenize=None, **can), saved, ["lds"], probes=8, replacer="self"
+    )
+    assert found.cost["requests"] > 8
+
+
+def test_methods_that_look_inside_say_why_not(connected: Callable[..., HttpModel]) -> None:
+    for method in ("input_x_gradient", "attention"):
+        with pytest.raises(CapabilityError, match="http"):
+            reagent.explain(connected(), PROMPT, method=method)
+
+
+def test_a_target_that_is_not_listed_even_as_it_stands_is_told(connected: Callable[..., HttpModel]) -> None:
+    why = reagent.explain(connected(echo=False, most=1), PROMPT, target=" Tokyo", replacer="random", probes=8)
+    assert why.cost.unlisted >= 1
+    assert any("even in the text as it stands" in line for line in why.warnings)
+
+
+def test_a_prompt_that_is_too_long_is_one_clear_line(connected: Callable[..., HttpModel]) -> None:
+    with pytest.raises(InputError, match=r"take \d+ tokens, and 'tiny' reads at most 128"):
+        connected().case("word " * 200)
