@@ -35,6 +35,7 @@ check: $(STAMP)  ## format, lint, types
 benchmark: $(STAMP)  ## measure speed and agreement (hours); JSON in docs/benchmarks, and docs/benchmarks.md
 	$(BIN)/python benchmarks/scoring.py > docs/benchmarks/scoring.json
 	$(BIN)/python benchmarks/antecedents.py > docs/benchmarks/antecedents.json
+	$(BIN)/python benchmarks/filtering.py > docs/benchmarks/filtering.json
 	$(BIN)/python benchmarks/methods.py > docs/benchmarks/methods.json
 	$(BIN)/python benchmarks/replacers.py > docs/benchmarks/replacers.json
 	$(BIN)/python benchmarks/designs.py > docs/benchmarks/designs.json

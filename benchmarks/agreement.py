@@ -43,8 +43,9 @@ class Bench:
         self.free = np.flatnonzero(self.table.replaceable[: len(self.case.input)])
 
     def ask(self, replaced: Mask, columns: Ids) -> Floats:
-        """log p(target) with the given replacements."""
-        return self.case.answers(self.model, self.table.sequences(replaced, columns, self.free)).value[:, 0]
+        """log p(target) with the given replacements; a short prompt has few different ones, and each is asked once."""
+        different, which = np.unique(self.table.sequences(replaced, columns, self.free), axis=0, return_inverse=True)
+        return self.case.answers(self.model, different).value[which, 0]
 
     def design(self, replaced: Mask, uniform: Floats) -> Design:
         return Design(replaced, self.table.columns(uniform, self.free), self.table.normalised[self.free])

@@ -24,15 +24,16 @@ ROWS = [
     {"metrics"},
     {"data"},
     {"views"},
-    {"bench"},
     {"asking"},
     {"api"},
     {"comparing", "evaluating"},
-    {"cli", "web"},
+    {"bench"},
+    {"web"},
+    {"cli"},
     {"__main__"},
 ]
 # A view knows the explanation and nothing of how it was made.
-VIEWS_MAY_IMPORT = {"errors", "files", "explanation", "units", "views", "metrics", "bench", "_version"}
+VIEWS_MAY_IMPORT = {"errors", "files", "explanation", "units", "views", "metrics", "_version"}
 
 
 def room(path: Path) -> str:

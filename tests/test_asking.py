@@ -129,6 +129,18 @@ def test_passage_then_sentence_then_word() -> None:
     assert why.levels[0].scores[0][1] > why.levels[0].scores[0][0]
 
 
+def test_sentences_and_words_inside_spans_only() -> None:
+    spans = [(0, SENTENCES.index(" w12"))]  # w16 stands after it, and cannot be found
+    levels = ["sentence", "word"]
+    why = explain(waits_for(16, 16), SENTENCES, target=" w0", spans=spans, levels=levels, probes=60, replacer="random")
+    outside = [unit for unit in why.input if unit.start >= spans[0][1]]
+    assert outside
+    assert all(unit.protected for unit in outside)
+    why = explain(waits_for(7, 7), SENTENCES, target=" w0", spans=spans, levels=levels, probes=60, replacer="random")
+    assert first(why) == "w7"
+    assert why.levels[0].unit == "sentence"
+
+
 def test_a_long_prompt_goes_coarse_to_fine_by_itself() -> None:
     prompt = " ".join([SENTENCES] * 20)  # 480 words
     why = explain(waits_for(16, 400), prompt, target=" w0", probes=100, replacer="random")
@@ -227,7 +239,7 @@ def test_what_if_says_what_the_model_would_have_said() -> None:
         ({"spans": [(0, 5)], "unit": "word"}, "leave out unit 'word'"),
         ({"levels": ["word", "sentence"]}, "from coarse to fine"),
         ({"levels": ["chapter"]}, "unknown level 'chapter'"),
-        ({"levels": ["span", "word"]}, "belong together"),
+        ({"levels": ["span", "word"]}, "the level 'span' needs spans"),
         ({"levels": ["sentence", "word"], "preset": "paper"}, "one level only"),
         ({"contrast": " w0"}, "the contrast is the target itself"),
         ({"contrast": " w0 w1"}, "do not part"),
@@ -256,3 +268,26 @@ def test_a_phrase_that_stands_there_twice_is_ambiguous() -> None:
 def test_a_chat_needs_a_model_that_chats() -> None:
     with pytest.raises(InputError, match="a chat needs a model that has a chat template"):
         explain(waits_for(1, 0), [{"role": "user", "content": "w1 w2"}], replacer="random")
+
+
+def test_a_stride_goes_with_neither_a_span_nor_a_contrast() -> None:
+    model = waits_for(16, 16)
+    for asked in ({"stride": 0}, {"stride": 2, "span": "w0"}, {"stride": 2, "contrast": " w1"}):
+        with pytest.raises(InputError, match="stride must be at least 1"):
+            explain(model, SENTENCES, max_new_tokens=2, **asked)
+
+
+def test_who_listens_hears_the_output_before_it_is_explained(tiny_model: LocalModel) -> None:
+    heard: list[str] = []
+    why = explain(waits_for(1, 0), "w1 w2", target=" w0", replacer="random", answered=heard.append)
+    assert heard == [why.completion] == [" w0"]
+    order: list[str] = []
+    explain(
+        tiny_model,
+        "My aunt moved",
+        max_new_tokens=2,
+        probes=4,
+        answered=lambda text: order.append(text),
+        progress=lambda _: order.append("probes"),
+    )
+    assert order.index("probes") == 3  # two tokens as they came, and the whole

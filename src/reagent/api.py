@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from reagent.asking import check_prompt, check_question, check_units, cuts, phrase, question, read_case
+from reagent.asking import check_prompt, check_question, check_units, cuts, phrase, question, read_case, told
 from reagent.errors import InputError
 from reagent.explanation import Cost, Explanation, Level, Rows, WhatIf
 from reagent.methods import METHODS, Attribution, Method, Progress, make_method
@@ -20,6 +21,7 @@ from reagent.models.protocol import Model
 from reagent.replacers import Proposals, Replacer, make_replacer
 from reagent.replacers.proposals import nothing
 from reagent.units import Span
+from reagent.views.notebook import notebook_bar
 
 
 def explain(
@@ -28,6 +30,7 @@ def explain(
     *,
     target: str | None = None,
     max_new_tokens: int = 10,
+    stride: int = 1,
     unit: str = "token",
     spans: Sequence[Span] | None = None,
     levels: Sequence[str] | None = None,
@@ -40,16 +43,19 @@ def explain(
     replacer_options: Mapping[str, Any] | None = None,
     seed: int = 0,
     progress: Callable[[Progress], None] | None = None,
+    answered: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Explanation:
     """Which parts of `prompt` made `model` say `target` (or what it says by itself)?
 
     `model` is what `load_model` returns, or anything that it takes. A `prompt` that is a list of messages
-    is a chat. `unit` is token, word, sentence or paragraph; `spans` are characters of the prompt to score
-    instead, each as a whole, while all else stays. `levels` are units from coarse to fine (by itself, a
-    long prompt is explained by sentences first). `span` asks for a phrase of the output as a whole,
-    `contrast` why the model did not say that instead, `what_if` what it would have said. `options` are the
-    hyperparameters of the method's preset, such as `runs` and `max_steps`.
+    is a chat. With a `stride`, only every so many output tokens are explained. `unit` is token, word, sentence
+    or paragraph; `spans` are characters of the prompt to score instead, each as a whole, while all else stays.
+    `levels` are units from coarse to fine (by itself, a long prompt is explained by sentences first). `span`
+    asks for a phrase of the output as a whole, `contrast` why the model did not say that instead, `what_if`
+    what it would have said. `progress` is told how far it is (in a notebook there is a bar by itself),
+    `answered` the output as far as it is known, before it is explained. `options` are the hyperparameters of
+    the method's preset, such as `runs` and `max_steps`.
 
     >>> from reagent.models.scripted import ScriptedModel
     >>> echo = ScriptedModel(["a", "b", "c"], lambda context: 5.0 * (context[:, :1] == np.arange(3)))
@@ -59,14 +65,17 @@ def explain(
     """
     # Everything that can be wrong with the words is found before anything is loaded or computed.
     given = check_prompt(prompt)
-    check_question(target, span, contrast, max_new_tokens, seed)
+    check_question(target, span, contrast, max_new_tokens, seed, stride)
     attributor, method_info, substitute = check_choices(
         unit, spans, levels, method, preset, options, replacer, replacer_options, what_if
     )
     known = model if hasattr(model, "score") and hasattr(model, "case") else load_model(model)
     if hasattr(attributor, "check"):
         attributor.check(known)
-    case = read_case(known, given, target, contrast, max_new_tokens)
+    case = read_case(told(known, answered), given, target, contrast, max_new_tokens)
+    if answered is not None:
+        answered(case.completion)
+    case = replace(case, stride=stride)
     asked = None if span is None else phrase(case, span)
     cut = cuts(case, unit, spans, levels, attributor)
 
@@ -81,7 +90,7 @@ def explain(
         case = case.with_phrase(*asked)
 
     def explanation(stages: Sequence[Stage], imagined: Sequence[WhatIf] = ()) -> Explanation:
-        *coarser, last = stages
+        *coarser, last = (stage._replace(found=stage.found.of_asked(stage.case)) for stage in stages)
         names = list(cut)
         return Explanation(
             prompt=case.prompt,
@@ -105,10 +114,11 @@ def explain(
         )
 
     def look(now: Progress, stages: list[Stage]) -> None:
-        if progress is not None:
-            progress(replace(now, partial=explanation(stages)) if stages else now)
+        if report is not None:
+            report(replace(now, partial=explanation(stages)) if stages else now)
 
-    stages = attribute(attributor, known, case, proposals, list(cut.values()), attributing, look)
+    with notebook_bar() if progress is None else nullcontext(progress) as report:
+        stages = attribute(attributor, known, case, proposals, list(cut.values()), attributing, look)
     if not what_if:
         return explanation(stages)
     rows = range(len(case.output)) if asked is None and contrast is None else [explanation(stages).focus]

@@ -1,6 +1,6 @@
 """What a person asks, checked: the prompt, the units to score, and which question about the output."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from reagent.errors import InputError, UnknownNameError
@@ -8,7 +8,7 @@ from reagent.methods.levels import Divisible, Groups
 from reagent.methods.protocol import Method
 from reagent.models.case import Case
 from reagent.models.chat import Chat, check_messages
-from reagent.models.protocol import Chats, Model, require
+from reagent.models.protocol import Chats, Model, Tells, require
 from reagent.units import UNITS, Span, assign, check_spans
 
 LONG = 400  # from so many tokens on, a prompt is explained coarse to fine
@@ -31,7 +31,9 @@ def check_prompt(prompt: Any) -> str | list[dict[str, str]]:
     return prompt
 
 
-def check_question(target: str | None, span: str | None, contrast: str | None, max_new_tokens: int, seed: int) -> None:
+def check_question(
+    target: str | None, span: str | None, contrast: str | None, max_new_tokens: int, seed: int, stride: int = 1
+) -> None:
     """What can be wrong with what is asked about the output."""
     for name, text in (("target", target), ("span", span), ("contrast", contrast)):
         if text == "":
@@ -43,6 +45,8 @@ def check_question(target: str | None, span: str | None, contrast: str | None, m
         raise InputError(f"the contrast is the target itself, {target!r}: give another text to compare it with")
     if target is None and max_new_tokens < 1:
         raise InputError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
+    if stride < 1 or (stride > 1 and (span is not None or contrast is not None)):
+        raise InputError(f"stride must be at least 1, and 1 where a span or a contrast is asked for, got {stride}")
     if seed < 0:
         raise InputError(f"seed must be 0 or more, got {seed}")
 
@@ -66,8 +70,8 @@ def check_units(
     places = [COARSE_TO_FINE.index(level) for level in levels]
     if not levels or places != sorted(set(places)):
         raise InputError(f"levels must go from coarse to fine, in the order of {', '.join(COARSE_TO_FINE)}")
-    if ("span" in levels) != (spans is not None):
-        raise InputError("the level 'span' and the spans belong together: give both or neither")
+    if "span" in levels and spans is None:
+        raise InputError("the level 'span' needs spans: say which parts of the prompt they are")
     if len(levels) > 1 and not isinstance(method, Divisible):
         raise InputError(f"method {method_name!r} with this preset has one level only: give a unit instead of levels")
 
@@ -80,6 +84,11 @@ def _check_text(name: str, text: str) -> None:
 
 
 # --- with the model's tokens ---
+
+
+def told(model: Model, answered: Callable[[str], None] | None) -> Model:
+    """The same model, which tells its answer word by word where it can and somebody listens."""
+    return model if answered is None or not isinstance(model, Tells) else model.telling(answered)
 
 
 def read_case(model: Model, prompt: str | Chat, target: str | None, contrast: str | None, max_new_tokens: int) -> Case:
@@ -126,17 +135,28 @@ def cuts(
         long = sum(not token.protected for token in case.input) > LONG
         coarse = unit in ("token", "word") and spans is None and long and isinstance(method, Divisible)
         levels = ["span"] if spans is not None else ["sentence", unit] if coarse else [unit]
-    return {level: _groups(case, level, spans) for level in levels}
+    inside = None if spans is None else _spans(case, spans)
+    return {level: _groups(case, level, inside) for level in levels}
 
 
-def _groups(case: Case, level: str, spans: Sequence[Span] | None) -> Groups:
-    if level == "token":
-        return range(len(case.input))
-    text, tokens = case.prompt, [(token.start, token.end) for token in case.input]
-    if level != "span":
-        return assign(tokens, list(_cut(case, level)), text)
-    chosen = check_spans(spans or (), len(text))
-    groups = assign(tokens, chosen, text)
+def _groups(case: Case, level: str, inside: Groups | None) -> Groups:
+    """The units of a level; where there are spans, only `inside` of them, and never across their edges."""
+    if level == "span":
+        assert inside is not None
+        return inside
+    tokens = [(token.start, token.end) for token in case.input]
+    units = range(len(tokens)) if level == "token" else assign(tokens, list(_cut(case, level)), case.prompt)
+    if inside is None:
+        return units
+    numbers: dict[tuple[int | None, int | None], int] = {}
+    pairs = zip(inside, units, strict=True)
+    return [None if span is None else numbers.setdefault((span, unit), len(numbers)) for span, unit in pairs]
+
+
+def _spans(case: Case, spans: Sequence[Span]) -> Groups:
+    """For every token of the prompt its span."""
+    text, chosen = case.prompt, check_spans(spans, len(case.prompt))
+    groups = assign([(token.start, token.end) for token in case.input], chosen, text)
     for i in set(range(len(chosen))) - set(groups):
         raise InputError(f"span {chosen[i]} ({text[slice(*chosen[i])]!r}) has no token of its own: make it larger")
     return groups

@@ -4,6 +4,7 @@
     ├── InputError              what was given cannot be used: change it          (exit code 2)
     │   ├── UnknownNameError    no such model, method, replacer, preset or option
     │   ├── CapabilityError     the method needs what this model cannot give
+    │   ├── SilenceError        the model says nothing, so there is nothing to explain
     │   └── FileError           a file that cannot be read, written or understood
     ├── FetchError              something outside failed: the network, the disk   (exit code 1)
     └── ServerError             a server did not answer, or not as it should      (exit code 1)
@@ -43,6 +44,13 @@ class UnknownNameError(InputError):
 
 class CapabilityError(InputError):
     """A method needs what a model cannot give."""
+
+
+class SilenceError(InputError):
+    """A model ends the text right after the prompt."""
+
+    def __init__(self) -> None:
+        super().__init__("the model ends the text right after the prompt: give a --target to explain")
 
 
 class FileError(InputError):

@@ -12,12 +12,15 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reagent._version import __version__
 from reagent.errors import InputError, UnknownNameError
 from reagent.files import write_whole
 from reagent.units import UNITS, assign
+
+if TYPE_CHECKING:
+    import pandas
 
 SURE = 1.96  # standard errors: 95 % of a normal distribution
 Rows = tuple[tuple[float, ...], ...]
@@ -28,6 +31,7 @@ STOPPED = {
     "single": "",
     "settled": "",
     "fixed": "",
+    "unasked": "was not asked about: its scores are uniform and say nothing",
     "unsettled": "has a ranking that was still open when the probes ran out: look at the errors, or give more probes",
     "flat": "was made likelier by no part of the context: its scores are uniform and say nothing",
     "incomplete": "has effects that do not add up: close to zero embeddings the model jumps, and steps ran out",
@@ -291,6 +295,12 @@ class Explanation:
         from reagent.views.plots import save_png
 
         return save_png(self, path, target=target)
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """A table with a row for each output token and each unit of its context."""
+        from reagent.views.frame import frame
+
+        return frame(self)
 
     def _repr_html_(self) -> str:
         from reagent.views.html import fragment

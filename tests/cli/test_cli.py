@@ -41,7 +41,7 @@ def test_json_alone_goes_to_standard_output(explain) -> None:
     jsonschema.validate(data, schema)
     assert data["prompt"] == PROMPT
     assert [len(row) for row in data["scores"]] == [len(data["input"]), len(data["input"]) + 1]
-    settings = {"ratio": 0.3, "keep": 0.3, "top_k": 3, "runs": 1, "max_steps": 5, "ahead": 32}
+    settings = {"ratio": 0.3, "keep": 0.3, "top_k": 3, "runs": 1, "max_steps": 5, "stop": True, "ahead": 32}
     settings["scores"] = "softmax of the published sum, mean over runs"
     assert data["method"] == {"id": "reagent", "preset": "paper"} | settings
 

@@ -172,3 +172,16 @@ def test_what_a_black_box_cannot_give_is_said_before_any_work(name: str) -> None
 def test_every_method_and_preset_is_in_this_suite() -> None:
     named = {(settings.get("method", "reagent"), settings.get("preset")) for settings in SETTINGS.values()}
     assert {method for method, _ in named} == set(METHODS)
+
+
+def test_with_a_stride_the_rows_asked_for_are_the_same_and_the_others_say_nothing(
+    tiny_model: LocalModel, settings: dict[str, Any], why: Explanation
+) -> None:
+    some = explain(tiny_model, PROMPT, max_new_tokens=3, stride=2, **settings)
+    for t in (0, 2):
+        assert some.scores[t] == pytest.approx(why.scores[t], abs=1e-5)
+        assert some.cost.stopped[t] == why.cost.stopped[t]
+    free = sum(not token.protected for token in some.context(1))
+    assert set(some.scores[1]) <= {0.0, 1 / free}
+    assert (some.cost.stopped[1], some.cost.steps[1]) == ("unasked", 0)
+    assert some.cost.forward_passes <= why.cost.forward_passes

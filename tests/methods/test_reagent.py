@@ -173,3 +173,19 @@ def test_unknown_names_are_one_clear_error() -> None:
         explain(both_needed({}), "w1", method="lime2")
     with pytest.raises(UnknownNameError, match="unknown preset of method 'reagent' 'papper', did you mean 'paper'"):
         explain(both_needed({}), "w1", preset="papper")
+
+
+def test_without_stopping_every_run_goes_to_the_maximum_and_shows_the_way() -> None:
+    model = both_needed({1: 1, 3: 3})
+    seen: dict[int, tuple[float, ...]] = {}
+
+    def look(now: Progress) -> None:
+        assert now.partial is not None
+        seen[now.done] = now.partial.scores[0]  # type: ignore[assignment]
+
+    asked = {"max_new_tokens": 1, "preset": "paper", "replacer": "random", "runs": 1, "stop": False}
+    why = explain(model, " ".join(WORDS[:6]), **asked, max_steps=30, ahead=10, progress=look)
+    assert (why.cost.steps, why.cost.stopped, why.cost.stopping_tests) == ((30,), ("maximum",), 0)
+    assert list(seen) == [10, 20, 30]
+    for steps in (10, 20):
+        assert seen[steps] == explain(model, " ".join(WORDS[:6]), **asked, max_steps=steps, ahead=7).scores[0]

@@ -61,6 +61,15 @@ def test_wilcoxon_is_scipys_on_the_pairs_that_differ() -> None:
     assert found.pairs == 30
 
 
+def test_wilcoxon_with_shared_ranks_is_scipys_too() -> None:
+    rng = np.random.default_rng(0)
+    for count in (2, 3, 5, 8):
+        differences = rng.choice([-3.0, -2.0, -1.0, 1.0, 2.0], size=count)
+        found, expected = wilcoxon(differences), stats.wilcoxon(differences)
+        assert found.statistic == expected.statistic
+        assert found.p == pytest.approx(expected.pvalue)
+
+
 def test_wilcoxon_by_hand() -> None:
     """Five positive differences: W⁻ = 0, and 2 of the 32 signs are as extreme."""
     found = wilcoxon(np.array([0.1, 0.2, 0.3, 0.4, 0.5]))

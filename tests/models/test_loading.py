@@ -130,3 +130,11 @@ def test_a_revision_of_what_has_none_is_an_error(tiny_folder: Path) -> None:
     for name in (tiny_folder, "smollm2", "some.gguf" if Path("some.gguf").exists() else "./some.gguf"):
         with pytest.raises(InputError, match="only hub models have revisions"):
             load_model(name, revision="main")
+
+
+def test_a_model_spread_over_all_devices_answers_the_same(tiny_folder: Path, tiny_model: LocalModel) -> None:
+    spread = load_model(tiny_folder, device="all")
+    case = tiny_model.case("The river runs through the old town", " and")
+    ids = case.ids[None]
+    found, usual = (model.score(ids, case.positions, case.targets).logprob for model in (spread, tiny_model))
+    assert found == pytest.approx(usual, abs=1e-5)

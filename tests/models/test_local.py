@@ -339,3 +339,14 @@ def test_a_wrapped_model_keeps_its_weights_trainable() -> None:
     network = AutoModelForCausalLM.from_config(tiny.FAMILIES["gpt2"](len(tiny.byte_level_tokenizer())))
     LocalModel(network, tiny.byte_level_tokenizer()).case(PROMPT, max_new_tokens=1)
     assert all(parameter.requires_grad for parameter in network.parameters())
+
+
+def test_a_model_tells_its_answer_while_it_is_made() -> None:
+    model, said = local("gpt2"), []
+    told = model.telling(said.append)
+    case = told.case(PROMPT, max_new_tokens=4)
+    assert case == model.case(PROMPT, max_new_tokens=4)
+    assert len(said) == len(case.output)
+    assert said[-1] == case.completion
+    assert told.meter is model.meter
+    assert model._say is None

@@ -50,10 +50,10 @@ def test_the_picture_shows_the_scores(tmp_path: Path) -> None:
 def test_cells_that_do_not_exist_are_empty() -> None:
     from matplotlib.figure import Figure
 
-    from reagent.views.plots import _fonts, _Plot
+    from reagent.views.plots import _Plot, fonts
 
     why, figure = make(completion=" Tokyo, and she"), Figure()
-    _Plot(why, *_fonts()).heat_map(figure)
+    _Plot(why, *fonts()).heat_map(figure)
     cells = figure.axes[0].images[0].get_array()
     assert cells is not None
     assert np.ma.getmaskarray(cells).sum() == 3 + 2 + 1
@@ -63,10 +63,10 @@ def test_cells_that_do_not_exist_are_empty() -> None:
 def bars(why: Explanation, target: int = 0) -> "Figure":
     from matplotlib.figure import Figure
 
-    from reagent.views.plots import _fonts, _Plot
+    from reagent.views.plots import _Plot, fonts
 
     figure = Figure()
-    _Plot(why, *_fonts()).bars(figure, target)
+    _Plot(why, *fonts()).bars(figure, target)
     return figure
 
 
@@ -111,10 +111,10 @@ def test_a_chat_is_drawn_without_its_template() -> None:
 def test_the_heat_map_of_a_chat_has_no_template_either() -> None:
     from matplotlib.figure import Figure
 
-    from reagent.views.plots import _fonts, _Plot
+    from reagent.views.plots import _Plot, fonts
 
     figure = Figure()
-    _Plot(chat(), *_fonts()).heat_map(figure)
+    _Plot(chat(), *fonts()).heat_map(figure)
     assert figure.axes[0].get_xticklabels()[0].get_text() == "Answer"
 
 
@@ -132,10 +132,10 @@ def test_notes_tell_the_outline_and_what_would_have_been_said() -> None:
 def test_effects_are_drawn_with_their_errors() -> None:
     from matplotlib.figure import Figure
 
-    from reagent.views.plots import _fonts, _Plot
+    from reagent.views.plots import _Plot, fonts
 
     figure = Figure()
-    _Plot(contested(), *_fonts()).bars(figure, 0)
+    _Plot(contested(), *fonts()).bars(figure, 0)
     [container] = figure.axes[1].containers
     points, _, [whiskers] = container.lines  # type: ignore[attr-defined]
     assert list(points.get_ydata()) == [5.5, 5.4, 3.0, 0.4, 0.3]
@@ -145,20 +145,20 @@ def test_effects_are_drawn_with_their_errors() -> None:
 def test_warnings_with_the_same_reason_are_one_line() -> None:
     from matplotlib.figure import Figure
 
-    from reagent.views.plots import _fonts, _Plot
+    from reagent.views.plots import _Plot, fonts
 
     why, figure = make(completion=" Tokyo, and", stopped=["unsettled"] * 3), Figure()
-    _Plot(why, *_fonts()).heat_map(figure)
+    _Plot(why, *fonts()).heat_map(figure)
     assert figure.get_supxlabel().count("Warning: 3 of 3 output tokens: ranking still open") == 1
 
 
 def test_long_labels_are_thinned_but_the_important_ones_stay() -> None:
     from matplotlib.figure import Figure
 
-    from reagent.views.plots import _fonts, _Plot
+    from reagent.views.plots import _Plot, fonts
 
     why, figure = every_kind()["long"], Figure()
-    _Plot(why, *_fonts()).bars(figure, 0)
+    _Plot(why, *fonts()).bars(figure, 0)
     shown = [label.get_text() for label in figure.axes[-1].get_xticklabels()]
     assert 30 < len(shown) < 200
     assert "·w250" in shown

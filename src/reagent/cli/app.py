@@ -8,8 +8,10 @@ import typer
 from reagent._version import __version__
 from reagent.cli import lists
 from reagent.cli import options as o
+from reagent.cli.benching import bench_app
 from reagent.cli.comparing import compare
 from reagent.cli.evaluating import evaluate
+from reagent.cli.serving import serve
 
 if TYPE_CHECKING:
     from reagent.explanation import Explanation
@@ -173,9 +175,12 @@ def show(
 
 app.command()(compare)
 app.command()(evaluate)
+app.command()(serve)
 app.command()(lists.methods)
 app.command()(lists.replacers)
+app.command()(lists.datasets)
 app.add_typer(lists.models_app, name="models")
+app.add_typer(bench_app, name="bench")
 
 
 def _check(asked: dict[str, object], method: str, preset: str | None, options: dict[str, object]) -> None:

@@ -36,6 +36,24 @@ def replacers() -> None:
     typer.echo(f"auto: the best one at hand, here {automatic()}")
 
 
+def datasets() -> None:
+    """List the data sets: what is bundled, of what size and licence, and where the whole of it is."""
+    from reagent.data import DATASETS
+
+    for name, entry in DATASETS.items():
+        bundled = entry.load()
+        words = [len(example.prompt.split()) for example in bundled.examples]
+        groups = len({example.group for example in bundled.examples})
+        inside = f" in {groups} relations" if groups > 1 else ""
+        size = f"{len(words):,} examples{inside}, {sum(words) / len(words):.0f} words each"
+        typer.echo(f"{name}: {entry.summary}")
+        typer.echo(f"    bundled: {size}; {entry.licence}")
+        typer.echo(f"    from: {entry.source}")
+        if entry.hub:
+            typer.echo(f"    on the hub: {entry.hub}")
+    typer.echo("Also: files of prompts, one per line, or .jsonl, .csv, .parquet with prompt and, where wanted, target.")
+
+
 @models_app.callback(invoke_without_command=True)
 def models(context: typer.Context) -> None:
     """List the known models and what is cached."""

@@ -25,7 +25,7 @@ MaxNewTokens = Annotated[
 ModelName = Annotated[
     str, typer.Option("--model", help="smollm2, a hub id, a model folder, a .gguf file, or a server as URL[#model].")
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps; all spreads a model over all GPUs.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")]
 Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")]
 

@@ -68,7 +68,7 @@ class InputXGradient:
         from captum.attr import InputXGradient as Captum
 
         rows = np.zeros((text.targets, text.length))
-        for group in text.groups(range(text.targets), points=1):
+        for group in text.groups(case.asked, points=1):
             captum = Slopes(text, group).of(Captum)
             for t in group:
                 # Captum warns when it has to ask for gradients itself.

@@ -76,6 +76,9 @@ class Greedy:
         work = _Work(report, case, len(columns))
         found = []
         for t in range(len(case.output)):
+            if t not in case.asked:
+                found.append(_unasked(case.protected[: len(case.input) + t]))
+                continue
             sets = _Sets(model, case.alone(t), proposals, columns, masks, work)
             found.append(self._rationale(sets))
             work.finish(t)
@@ -113,6 +116,10 @@ class _Rationale(NamedTuple):
     effects: Floats
     length: int
     stopped: str
+
+
+def _unasked(protected: Mask) -> _Rationale:
+    return _Rationale(~protected / max((~protected).sum(), 1), np.zeros(len(protected)), 0, "unasked")
 
 
 def _grow(sets: "_Sets", among: Sequence[int]) -> _Order:
@@ -245,6 +252,7 @@ class _Work:
         self.report, self.done, self.tests = report, 0, 0
         sizes = np.arange(len(case.input), len(case.units))
         self.most = 1 + draws * (1 + sizes * (sizes + 1) // 2)  # of each target
+        self.most[[t for t in range(len(sizes)) if t not in case.asked]] = 0
         self.total = int(self.most.sum())
 
     def add(self, passes: int, tests: int) -> None:

@@ -1,7 +1,7 @@
 """What a method is given and what it returns."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +25,29 @@ class Attribution:
     effects: list[Floats] | None = None
     stderr: list[Floats] | None = None
     effect_unit: str | None = None
+
+    def of_asked(self, case: Case) -> "Attribution":
+        """The same, with uniform rows for the output units that were not asked about."""
+        if case.stride == 1:
+            return self
+
+        def blank(rows: list[Floats] | None) -> list[Floats] | None:
+            return rows and [row if t in case.asked else np.zeros(len(row)) for t, row in enumerate(rows)]
+
+        def entries(values: list[Any], otherwise: Any) -> list[Any]:
+            return [value if t in case.asked else otherwise for t, value in enumerate(values)]
+
+        free = [~case.protected[: len(row)] for row in self.scores]
+        uniform = [mask / max(mask.sum(), 1) for mask in free]
+        return replace(
+            self,
+            scores=[row if t in case.asked else uniform[t] for t, row in enumerate(self.scores)],
+            effects=blank(self.effects),
+            stderr=blank(self.stderr),
+            steps=entries(self.steps, 0),
+            stopped=entries(self.stopped, "unasked"),
+            runs=entries(self.runs, []),
+        )
 
 
 @dataclass(frozen=True)

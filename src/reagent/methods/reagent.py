@@ -31,6 +31,7 @@ class Published:
     top_k: int = 3  # k: the target must be among the model's k likeliest tokens
     runs: int = 3  # independent runs to average
     max_steps: int = 1000  # where a run that does not stop is cut off
+    stop: bool = True  # whether to test; otherwise every run goes to the maximum
     ahead: int = 32  # steps drawn and scored at once; changes the speed only
 
     def __post_init__(self) -> None:
@@ -50,12 +51,13 @@ class Published:
         self, model: Model, case: Case, proposals: Proposals, rng: np.random.Generator, report: Report = silent
     ) -> Attribution:
         """Explain every output token, one after another."""
-        work = _Work(self, len(case.output), report)
+        work = _Work(self, case, report)
         scores, outcomes = [], []
         for t in range(len(case.output)):
             target = _Target.of(model, case, proposals, t)
             children = rng.spawn(self.runs)  # one stream per run: a run cannot shift the draws of the next
-            runs = [] if target.size < 2 else [self._run(target, child, work) for child in children]
+            idle = target.size < 2 or t not in case.asked
+            runs = [] if idle else [self._run(target, child, work) for child in children]
             scores.append(target.spread(_average(runs, target.size)))
             outcomes.append(runs)
         return Attribution(
@@ -73,7 +75,7 @@ class Published:
         replaced = max(1, round(self.ratio * n))
         kept = min(n, self.keep if self.keep >= 1 else max(1, round(self.keep * n)))
         state = rng.random(n)  # line 1: random scores, on the logit scale
-        steps, block = 0, min(4, self.ahead)
+        steps, block = 0, min(4, self.ahead) if self.stop else self.ahead
         while steps < self.max_steps:
             block = min(block, self.max_steps - steps)
             chosen_by, replaced_by, tested_by = rng.random((block, 3, n)).swapaxes(0, 1)
@@ -81,9 +83,12 @@ class Published:
             gain = target.gain(selection, replaced_by)  # lines 4 and 5, [block, 1]
             # Line 6, Eq. 5 and 6: + on what was replaced, − on what was not, since logit(1 − p) = −logit(p).
             path = np.cumsum(np.concatenate([state[None], np.where(selection, gain, -gain)]), axis=0)
-            unimportant = _smallest(path[:-1], n - int(kept))
-            met = target.score(unimportant, tested_by).rank[:, 0] < self.top_k  # line 2, before each of the steps
-            work.add(block, left=self.max_steps - steps - block, run_is_over=bool(met.any()))
+            met = np.zeros(block, dtype=np.bool_)
+            if self.stop:
+                unimportant = _smallest(path[:-1], n - int(kept))
+                met = target.score(unimportant, tested_by).rank[:, 0] < self.top_k  # line 2, before each of the steps
+            seen = None if self.stop else target.spread(_softmax(path[-1]))
+            work.add(block, left=self.max_steps - steps - block, run_is_over=bool(met.any()), seen=seen)
             if met.any():
                 first = int(met.argmax())
                 return _Run(_softmax(path[first]), steps + first, stopped=True)
@@ -142,18 +147,26 @@ class _Target:
 class _Work:
     """Counts what was done, and tells how much is left at most."""
 
-    def __init__(self, settings: Published, targets: int, report: Report) -> None:
+    def __init__(self, settings: Published, case: Case, report: Report) -> None:
         self.probes = self.tests = self.steps = 0
-        self.total = targets * settings.runs * settings.max_steps
+        self.total = len(case.asked) * settings.runs * settings.max_steps
+        self.stops = settings.stop
+        self.alone = len(case.output) == 1 and settings.runs == 1  # then scores on the way are a picture
         self.report = report
 
-    def add(self, steps: int, left: int, run_is_over: bool) -> None:
+    def add(self, steps: int, left: int, run_is_over: bool, seen: Floats | None) -> None:
         self.probes += steps
-        self.tests += steps
+        self.tests += steps if self.stops else 0
         self.steps += steps
         if run_is_over:
             self.total -= left
-        self.report(Progress(self.steps, self.total, "steps"))
+        self.report(Progress(self.steps, self.total, "steps", self._picture(seen) if self.alone else None))
+
+    def _picture(self, scores: Floats | None) -> Attribution | None:
+        """The answer as it would be with this many steps as the maximum."""
+        if scores is None:
+            return None
+        return Attribution([scores], [self.steps], ["maximum"], [[self.steps]], self.probes, self.tests)
 
 
 def _smallest(values: Floats, count: int) -> Mask:

@@ -13,6 +13,7 @@ token happened to be replaced:
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from reagent.replacers.proposals import Proposals
 BLOCK = 32
 EACH = 4  # where units are few, so many probes for each are looked at first
 COARSE_LOOK = 32  # a level that only says where to look closer is looked at earlier, and only for its first
+GLANCES = tuple(16 * 2**k for k in range(16))  # probes after which there is a picture for those who watch
 MOST_STRATA = 16
 RESPONSES = {"logprob": "nats", "g": "g"}  # what is measured of a probe, and its unit
 NEGLIGIBLE = 0.1  # of the largest effect: a difference below it need not be settled
@@ -75,7 +77,8 @@ class Fast:
             for block in _blocks(len(answers), stop):
                 sequences = proposals.sequences(replaced[block], columns[block], free)
                 answers = np.concatenate([answers, self._respond(model, case, sequences)])
-                report(Progress(len(answers), count, "probes"))
+                seen = self._attribution(rows, answers) if block.stop in GLANCES and block.stop < stop else None
+                report(Progress(len(answers), count, "probes", partial=seen))
             found = self._attribution(rows, answers)
             if "unsettled" not in found.stopped:
                 count = stop
@@ -178,5 +181,7 @@ def settled(effects: Effects, top: int) -> bool:
 
 
 def _blocks(start: int, stop: int) -> Iterator[slice]:
-    for begin in range(start, stop, BLOCK):
-        yield slice(begin, min(begin + BLOCK, stop))
+    """What is scored at once; the first are small, since somebody may wait for the first picture."""
+    early = [count for count in GLANCES if start == 0 and count < min(BLOCK, stop)]
+    for begin, end in pairwise(sorted({start, *early, *range(start, stop, BLOCK), stop})):
+        yield slice(begin, end)

@@ -88,8 +88,8 @@ class Text:
     def paths(self) -> list[list[int]]:
         """Targets of one token share all points. One of several tokens has its own, on which it is kept whole."""
         sizes = [len(unit.ids) for unit in self.case.output]
-        together = [t for t, size in enumerate(sizes) if size == 1]
-        return [group for group in (together, *([t] for t, size in enumerate(sizes) if size > 1)) if group]
+        together = [t for t in self.case.asked if sizes[t] == 1]
+        return [group for group in (together, *([t] for t in self.case.asked if sizes[t] > 1)) if group]
 
     def groups(self, targets: Sequence[int], points: int) -> list[list[int]]:
         """As many targets at once as there is room for the gradients at so many points."""

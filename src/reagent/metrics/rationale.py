@@ -74,12 +74,13 @@ def touching(units: Sequence[Token], spans: Sequence[Span]) -> Mask:
 
 def _result(name: str, subject: Subject, e: int, marked: Mask, size: int | None) -> Result:
     explanation = subject.explanations[e]
-    targets = tuple(_target(name, explanation, t, marked, size) for t in subject.targets)
+    targets = tuple(at_target(name, explanation, t, marked, size) for t in subject.targets)
     value, random = (float(np.mean([getattr(target, which) for target in targets])) for which in ("value", "random"))
     return Result(name, "found", True, value, 0.0, random, 0.0, draws=0, random_draws=0, targets=targets)
 
 
-def _target(name: str, explanation: Explanation, t: int, marked: Mask, size: int | None) -> OfTarget:
+def at_target(name: str, explanation: Explanation, t: int, marked: Mask, size: int | None) -> OfTarget:
+    """Whether the rationale of output token `t` does what metric `name` asks; `marked` are units of the prompt."""
     n = length(explanation, t) if size is None else size
     chosen = [one.position for one in explanation.top(n, t) if one.score > 0]
     hit = any(i < len(marked) and marked[i] for i in chosen)

@@ -13,9 +13,10 @@ import numpy as np
 
 from reagent.errors import InputError, UnknownNameError
 from reagent.metrics.records import Evaluation, Result
-from reagent.models.case import Floats
+from reagent.models.case import Floats, Mask
 
 RESAMPLES = 10_000
+FEW = 13  # pairs with equal ranks, up to which the test is exact
 PARTS = 10  # in which they are made, to spare memory
 LEVEL = 0.95
 CORRECTIONS = {"holm": "Holm: of any false claim", "bh": "Benjamini–Hochberg: of the share of false claims"}
@@ -166,8 +167,22 @@ def wilcoxon(differences: Floats) -> Wilcoxon:
     differences = differences[differences != 0]
     if not len(differences):
         return Wilcoxon(0.0, 1.0, 0)
+    ranks = stats.rankdata(np.abs(differences))
+    if len(ranks) <= FEW and len(set(ranks)) < len(ranks):
+        return _tied(ranks, differences > 0)
     found = stats.wilcoxon(differences)
     return Wilcoxon(float(found.statistic), float(found.pvalue), len(differences))
+
+
+def _tied(ranks: Floats, positive: Mask) -> Wilcoxon:
+    """The same exactly where ranks are shared: how many choices of signs give each sum (scipy tries all of them)."""
+    counts = np.ones(1)  # by twice the sum of the positive ranks, which is whole
+    for step in (2 * ranks).astype(int):
+        counts = np.pad(counts, (0, step)) + np.pad(counts, (step, 0))
+    found = round(2 * ranks[positive].sum())
+    tails = counts[: found + 1].sum(), counts[found:].sum()
+    statistic = min(found, len(counts) - 1 - found) / 2
+    return Wilcoxon(statistic, float(min(1.0, 2 * min(tails) / counts.sum())), len(ranks))
 
 
 def rank_biserial(differences: Floats) -> float:

@@ -51,6 +51,7 @@ class Case:
     output: tuple[Token, ...]
     rival: Rival | None = None
     messages: tuple[Message, ...] = ()  # of a chat: who said which part of the prompt
+    stride: int = 1  # every so many output units are asked about, from the first on
 
     def __post_init__(self) -> None:
         if not any(not unit.protected for unit in self.input):
@@ -83,6 +84,11 @@ class Case:
         return np.array([unit.protected for unit in self.units])
 
     # --- what is asked ---
+
+    @property
+    def asked(self) -> range:
+        """The output units that are asked about; a method may leave out the others."""
+        return range(0, len(self.output), self.stride)
 
     @property
     def positions(self) -> Ids:

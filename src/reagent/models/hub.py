@@ -41,13 +41,18 @@ def revision_at_hand(name: str) -> str | None:
     return Path(config).parent.name if config else None
 
 
-def read(kind: str, name: str, what: str, *, dtype: Any = None, revision: str | None = None) -> tuple[Any, Any]:
-    """The network and the tokenizer of `name`; `kind` is an auto class of transformers, `what` its name for people."""
+def read(
+    kind: str, name: str, what: str, *, dtype: Any = None, revision: str | None = None, spread: bool = False
+) -> tuple[Any, Any]:
+    """The network and the tokenizer of `name`; `kind` is an auto class of transformers, `what` its name for people.
+
+    With `spread`, its layers go to all GPUs there are, and to the processor's memory where those are full.
+    """
     folder = Path(name).expanduser()
     if is_path(name) and not folder.exists():
         raise FileError(f"there is no model folder {name!r}: give the folder or the hub id of a {what}")
     try:
-        network, tokenizer, missing = _read(kind, name, folder, dtype, revision)
+        network, tokenizer, missing = _read(kind, name, folder, dtype, revision, spread)
     except Exception as error:  # transformers raises anything from OSError to UnpicklingError
         if folder.is_dir():
             raise FileError(f"cannot load a {what} from {name!r}: {short(error)}") from error
@@ -68,7 +73,9 @@ def short(error: Exception, limit: int = 200) -> str:
     return reason if len(reason) <= limit else reason[: limit - 1] + "…"
 
 
-def _read(kind: str, name: str, folder: Path, dtype: Any, revision: str | None) -> tuple[Any, Any, list[str]]:
+def _read(
+    kind: str, name: str, folder: Path, dtype: Any, revision: str | None, spread: bool
+) -> tuple[Any, Any, list[str]]:
     import transformers
     from huggingface_hub import model_info
 
@@ -83,7 +90,8 @@ def _read(kind: str, name: str, folder: Path, dtype: Any, revision: str | None) 
         with quiet_transformers():
             tokenizer = transformers.AutoTokenizer.from_pretrained(where, **options)
             automatic = getattr(transformers, kind)
-            network, info = automatic.from_pretrained(where, dtype=dtype, output_loading_info=True, **options)
+            placed = {"device_map": "auto"} if spread else {}
+            network, info = automatic.from_pretrained(where, dtype=dtype, output_loading_info=True, **placed, **options)
         return network, tokenizer, sorted(info["missing_keys"])
 
     if folder.is_dir():

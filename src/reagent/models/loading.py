@@ -30,9 +30,10 @@ def load_model(
 ) -> Model:
     """Load a model by name, hub id, folder or `.gguf` file, ask one at a URL, or wrap a `(model, tokenizer)` pair.
 
-    `dtype="auto"` is float32 on a CPU and the checkpoint's own type elsewhere. A pair stays on the
-    device and in the type that it has unless they are given. `server` are the options of a model at an
-    http(s) URL: tokenizer, cache, concurrency, rate, timeout, retries, backoff, top, recover.
+    `device="all"` spreads a model from the hub or a folder over all GPUs. `dtype="auto"` is float32 on a CPU
+    and the checkpoint's own type elsewhere. A pair stays on the device and in the type that it has unless they
+    are given. `server` are the options of a model at an http(s) URL: tokenizer, cache, concurrency, rate,
+    timeout, retries, backoff, top, recover.
     """
     if isinstance(source, str) and source.startswith(("http://", "https://")):
         return _from_url(source, device, dtype, revision, server)
@@ -110,7 +111,8 @@ def _from_folder(
     found: str | None = None,
 ) -> "LocalModel":
     """`revision` is what to ask the hub for, `found` what the record says where the hub has no word in it."""
-    place, number_type = _device(device), _dtype(dtype)
+    spread = device == "all"
+    place, number_type = _device("auto" if spread else device), _dtype(dtype)
     automatic: Any = "float32" if place.type == "cpu" else "auto"
     network, tokenizer = hub.read(
         "AutoModelForCausalLM",
@@ -118,11 +120,12 @@ def _from_folder(
         "causal language model",
         dtype=number_type or automatic,
         revision=revision,
+        spread=spread,
     )
     from reagent.models.local import LocalModel
 
     commit = found or getattr(network.config, "_commit_hash", None) or revision
-    return LocalModel(network.to(place), tokenizer, name=name, revision=commit, backend=backend)
+    return LocalModel(network if spread else network.to(place), tokenizer, name=name, revision=commit, backend=backend)
 
 
 def _device(name: str) -> "torch.device":

@@ -1,7 +1,8 @@
 """Causal language models that run here, through `transformers`. No code per model family."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from threading import RLock
@@ -15,9 +16,9 @@ from reagent.explanation import Token
 from reagent.models.case import Case, Floats, Ids
 from reagent.models.chat import Chat, check_target, render
 from reagent.models.inside import GRAPH, Inside
-from reagent.models.prefix import GrowingPrefix, SharedPrefix, batches
+from reagent.models.prefix import NOTHING, GrowingPrefix, SharedPrefix, batches
 from reagent.models.protocol import Meter, Predictions, Singles, TargetScores
-from reagent.models.reading import TokenizerCodec, follow, is_ordinary, read, read_chat, read_target
+from reagent.models.reading import TokenizerCodec, added, follow, is_ordinary, read, read_chat, read_target
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -58,6 +59,7 @@ class LocalModel:
         self._prefix = GrowingPrefix(network, self._last_only)
         self._inside = Inside(network)
         self._one_at_a_time = RLock()  # the prefix belongs to one call
+        self._say: Callable[[str], None] | None = None
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -87,6 +89,10 @@ class LocalModel:
         kept = {i: text for i, text in spelled if i < self._vocabulary_size and is_ordinary(text)}
         return np.array(list(kept), dtype=np.int64), tuple(kept.values())
 
+    def forget(self) -> None:
+        """Drop what is kept from one call to the next: answers then depend, to the last bit, on the question alone."""
+        self._prefix.latest = self._prefix.kept = NOTHING
+
     # --- text to tokens ---
 
     def case(self, prompt: str, target: str | None = None, max_new_tokens: int = 10) -> Case:
@@ -100,6 +106,11 @@ class LocalModel:
             check_target(self.tokenizer, messages, target, self._name)
         source = read_chat(self._codec, text, places)
         return replace(self._case(text, source, False, target, max_new_tokens), messages=places)
+
+    def telling(self, say: Callable[[str], None]) -> "LocalModel":
+        told = copy(self)  # network, prefix, lock and meter are the same
+        told._say = say
+        return told
 
     def _case(
         self, prompt: str, source: tuple[Token, ...], special: bool, target: str | None, max_new_tokens: int
@@ -195,6 +206,8 @@ class LocalModel:
             if int(token) in self._end_ids:
                 break
             new.append(int(token))
+            if self._say is not None:
+                self._say(added(self._codec, ids, new))
             text = torch.cat([text, token], dim=1)
             past = getattr(answer, "past_key_values", None)
             step = text if past is None else token  # a model that remembers nothing reads it all again

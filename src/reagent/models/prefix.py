@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SHORTEST = 4  # a shorter prefix is not worth the trouble
 COPIES = 16  # a batch copies its prefix for every row, layer by layer: bounds that to so many batches of tokens
 _PLAIN = (DynamicLayer, DynamicSlidingWindowLayer)
-_NOTHING: tuple[Ids, Any] = (np.empty(0, dtype=np.int64), None)
+NOTHING: tuple[Ids, Any] = (np.empty(0, dtype=np.int64), None)
 
 
 class Batch(NamedTuple):
@@ -68,8 +68,8 @@ class GrowingPrefix:
         self.network = network
         self.keep_few = keep_few
         self.can_share = True
-        self.latest: tuple[Ids, Any] = _NOTHING
-        self.kept: tuple[Ids, Any] = _NOTHING
+        self.latest: tuple[Ids, Any] = NOTHING
+        self.kept: tuple[Ids, Any] = NOTHING
 
     def upto(self, tokens: Ids, keep: bool) -> "SharedPrefix | None":
         """The prefix `tokens` as a cache; nothing where a model remembers in other ways than keys and values."""
@@ -92,8 +92,8 @@ class GrowingPrefix:
         for known, past in (self.latest, self.kept):
             if len(known) and np.array_equal(known, tokens[: len(known)]):
                 return known, past
-        self.latest = self.kept = _NOTHING
-        return _NOTHING
+        self.latest = self.kept = NOTHING
+        return NOTHING
 
     def _grow(self, past: Any, new: Ids) -> Any:
         ids = torch.from_numpy(np.ascontiguousarray(new[None])).to(self.network.device)

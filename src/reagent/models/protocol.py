@@ -4,7 +4,7 @@ The one question of the seam is `Model.score`. Everything else a method may want
 small protocol of its own, which a model may or may not have.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -86,6 +86,15 @@ class Chats(Protocol):
 
     def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
         """The case of an answer to `messages`; what the template adds is protected."""
+        ...
+
+
+@runtime_checkable
+class Tells(Protocol):
+    """Tells its answer while it is made (for those who watch)."""
+
+    def telling(self, say: Callable[[str], None]) -> Model:
+        """The same model, which says the text of its answer so far after each token that it generates."""
         ...
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from reagent.errors import InputError
+from reagent.errors import InputError, SilenceError
 from reagent.explanation import Message, Token
 from reagent.models.tokens import Span, spans_by_decoding, spellings, tile
 from reagent.units import assign
@@ -79,10 +79,15 @@ def read_target(codec: Codec, prompt: str, special: bool, ids: Sequence[int], ta
 def follow(codec: Codec, ids: Sequence[int], new: Sequence[int]) -> tuple[str, tuple[Token, ...]]:
     """What `new` tokens add to the text of `ids`, and where each stands in that."""
     if not new:
-        raise InputError("the model ends the text right after the prompt: give a --target to explain")
-    completion = codec.decode([*ids, *new])[len(codec.decode(ids)) :]
+        raise SilenceError
+    completion = added(codec, ids, new)
     spans = spans_by_decoding(codec.decode, ids, new)
     return completion, tuple(Token((i,), completion[a:b], a, b) for i, (a, b) in zip(new, spans, strict=True))
+
+
+def added(codec: Codec, ids: Sequence[int], new: Sequence[int]) -> str:
+    """The text that `new` tokens add to that of `ids`."""
+    return codec.decode([*ids, *new])[len(codec.decode(ids)) :]
 
 
 class TokenizerCodec:

@@ -61,7 +61,7 @@ def save_png(explanation: Explanation, path: str | Path, target: int | None = No
         raise InputError("there is nothing to plot: this explanation has no output token")
     figure = Figure(layout="constrained")
     FigureCanvasAgg(figure)  # a canvas of its own: pyplot and its backend stay as they are
-    plot = _Plot(explanation, *_fonts())
+    plot = _Plot(explanation, *fonts())
     row = shown_row(explanation, target)
     if row is None:
         plot.heat_map(figure)
@@ -233,16 +233,20 @@ class _Plot:
         return [self._drawn(shortened(name, length)) for name in all_labels(self.explanation)]
 
     def _drawn(self, text: str) -> str:
-        """The text without characters that no font has, which would warn and leave empty boxes."""
-        known = (c if ord(c) in self.drawable else MISSING for c in text)
-        return "".join(new for new, c in zip(known, text, strict=True) if new == c or category(c) not in ("Mn", "Cf"))
+        return drawn(text, self.drawable)
 
     def _style(self, size: float = 8) -> dict[str, Any]:
         # A dollar sign in a token is a dollar sign, not a formula.
         return {"fontfamily": list(self.families), "fontsize": size, "parse_math": False, "usetex": False}
 
 
-def _fonts() -> tuple[list[str], frozenset[int]]:
+def drawn(text: str, drawable: frozenset[int]) -> str:
+    """The text without characters that no font has, which would warn and leave empty boxes."""
+    known = (c if ord(c) in drawable else MISSING for c in text)
+    return "".join(new for new, c in zip(known, text, strict=True) if new == c or category(c) not in ("Mn", "Cf"))
+
+
+def fonts() -> tuple[list[str], frozenset[int]]:
     """The fonts to draw with, and every character that they have."""
     from matplotlib import font_manager
 

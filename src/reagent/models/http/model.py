@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from reagent.errors import InputError
+from reagent.errors import InputError, SilenceError
 from reagent.explanation import Message, Token
 from reagent.models.cache import say
 from reagent.models.case import Case, Ids
@@ -151,7 +151,7 @@ class HttpModel:
         (reply,) = self.client.ask(part.form.path, [body], read_with_logprobs)
         completion, output = part.vocabulary.follow(prompt, ids, reply, special)
         if not output:
-            raise InputError("the model ends the text right after the prompt: give a --target to explain")
+            raise SilenceError
         return Case(prompt, completion, source, output)
 
     def _check_length(self, length: int, what: str) -> None:

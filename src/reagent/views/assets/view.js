@@ -103,6 +103,7 @@ function reagentParts() {
     part.classList.add("reagent-" + kind);
     part.append(content);
   };
+  const nothing = (data) => make("div.hint", `No context ${data.noun} has any importance.`);
   const bar = (share) => {
     const node = make("div.fill");
     node.style.width = 100 * share + "%";
@@ -165,24 +166,40 @@ function reagentParts() {
       act(items[next], next);
     });
 
+  // --- drawn again, as when results come in: the reader stays where they are ---
+
+  const again = (element, draw) => {
+    const focused = document.activeElement;
+    const kind = focused && element.contains(focused) ? "." + focused.classList[0] : null;
+    const index = kind ? [...element.querySelectorAll(kind)].indexOf(focused) : -1;
+    const scrolled = [...element.querySelectorAll(".reagent-context")].map((context) => context.scrollTop);
+    draw();
+    scrolled.forEach((top, i) => {
+      const context = element.querySelectorAll(".reagent-context")[i];
+      if (context) context.scrollTop = top;
+    });
+    const node = kind && element.querySelectorAll(kind)[index];
+    if (node) node.focus({ preventScroll: true });
+  };
+
   return {
-    make, quoted, shortName, line, score, ranking, drawText, reveal, legend, highlight, cell, bar,
-    startOf, outputChooser, warn, arrows,
+    make, quoted, shortName, line, score, ranking, drawText, reveal, legend, highlight, cell, nothing, bar,
+    startOf, outputChooser, warn, arrows, again,
   };
 }
 
 /* Draws one explanation into `element`, replacing what is there; calling it again keeps the chosen
-   output token. */
+   output token, the one whose numbers are shown, and the keyboard's place. */
 function reagentView(element, data) {
   "use strict";
   const {
-    make, quoted, shortName, line, score, ranking, drawText, reveal, legend, highlight, cell, bar,
-    startOf, outputChooser, warn, arrows,
+    make, quoted, shortName, line, score, ranking, drawText, reveal, legend, highlight, cell, nothing, bar,
+    startOf, outputChooser, warn, arrows, again,
   } = reagentParts();
   let target = startOf(element, data);
   let row = null; // what is said about the chosen output token
   let order = []; // positions of the context, most important first
-  let current = null; // the context token whose numbers are shown
+  let current = element.dataset.position ? Number(element.dataset.position) : null; // whose numbers are shown
 
   const name = (position) => quoted(data.tokens[position].label);
   const signed = (value, error) => {
@@ -219,6 +236,7 @@ function reagentView(element, data) {
     }));
     const first = context.querySelector(".reagent-token");
     if (first) first.tabIndex = 0;
+    context.setAttribute("role", first ? "listbox" : "group"); // a list of nothing is none
   };
 
   const headRow = (texts) => {
@@ -247,7 +265,8 @@ function reagentView(element, data) {
     if (data.stderr.length) head.push("");
     const scale = effectScale(best);
     top.replaceChildren(headRow(head), ...best.map((position, index) => topRow(position, index + 1, scale)));
-    if (!best.length) top.replaceChildren(make("div.hint", `No context ${data.noun} has any importance.`));
+    if (!best.length) top.replaceChildren(nothing(data));
+    top.setAttribute("role", best.length ? "table" : "group");
     notes.replaceChildren();
     if (best.some(openPlaces)) notes.append(make("div.note", data.placesNote));
     if (best.length && row.unitNote.length) notes.appendChild(make("div.note")).append(...line(row.unitNote));
@@ -313,6 +332,7 @@ function reagentView(element, data) {
 
   const inspect = (position) => {
     current = position;
+    element.dataset.position = position ?? "";
     highlight(element, position);
     if (position === null) readout.replaceChildren(`Point at a ${data.noun}, tap it or use the arrow keys to see its numbers.`);
     else readout.replaceChildren(name(position), " " + numbers(position));
@@ -351,20 +371,24 @@ function reagentView(element, data) {
   const notes = make("div.notes");
   const instead = make("div.instead");
 
-  element.replaceChildren(...chooser.nodes, caution, context, legend(most), readout, levels, top, notes, instead, facts);
   arrows(context, ".reagent-token", (node) => inspect(Number(node.dataset.position)));
   watch(context, "mouseover", "focusin", "click");
   for (const list of [top, instead]) watch(list, "mouseover", "click");
-  choose(target);
+  again(element, () => {
+    element.replaceChildren(...chooser.nodes, caution, context, legend(most), readout, levels, top, notes, instead, facts);
+    choose(target);
+  });
 }
 
 /* Draws explanations of one answer by several methods into `element`; `list` is what
    reagent.views.comparison.comparison_data returns. Opening a method shows its whole view. */
 function reagentCompare(element, list) {
   "use strict";
-  const { make, shortName, score, ranking, drawText, legend, highlight, cell, bar, startOf, outputChooser, warn } =
+  const { make, shortName, score, ranking, drawText, legend, highlight, cell, nothing, bar, startOf, outputChooser, warn, again } =
     reagentParts();
   const first = list[0].view;
+  const opened = [...element.querySelectorAll(".reagent-details")].filter((details) => details.open);
+  const names = opened.map((details) => details.dataset.name);
   let target = startOf(element, first);
 
   const topRow = (data, position, best) => {
@@ -379,7 +403,8 @@ function reagentCompare(element, list) {
   // A method's block, and what draws it for the chosen output token.
   const block = ({ name, cost, view: data }) => {
     const node = make("div.method", "", { role: "group", "aria-label": name });
-    const details = make("details.details");
+    const details = make("details.details", "", { "data-name": name });
+    details.open = names.includes(name);
     const summary = details.appendChild(make("summary.summary"));
     summary.append(make("bdi.method-name", name), " ", make("span.cost", cost));
     const full = details.appendChild(make("div.full"));
@@ -392,10 +417,11 @@ function reagentCompare(element, list) {
       warn(caution, data, data.rows[target]);
       drawText(context, data, target, (position) => ({ title: "score " + score(data.scores[target][position]) }));
       top.replaceChildren(...best.slice(0, 3).map((position) => topRow(data, position, best[0])));
-      if (!best.length) top.replaceChildren(make("div.hint", `No context ${data.noun} has any importance.`));
-      full.replaceChildren();
+      if (!best.length) top.replaceChildren(nothing(data));
+      top.setAttribute("role", best.length ? "table" : "group");
       full.dataset.target = target;
       if (details.open) reagentView(full, data);
+      else full.replaceChildren();
     };
     details.addEventListener("toggle", draw);
     return { node, draw };
@@ -416,6 +442,8 @@ function reagentCompare(element, list) {
     const node = event.target.closest("[data-position]");
     highlight(methods, node ? Number(node.dataset.position) : null);
   });
-  element.replaceChildren(...chooser.nodes, legend("each method’s largest"), methods);
-  choose(target);
+  again(element, () => {
+    element.replaceChildren(...chooser.nodes, legend("each method’s largest"), methods);
+    choose(target);
+  });
 }

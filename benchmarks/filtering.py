@@ -1,0 +1,84 @@
+"""Which examples of LongRA does the model know? Examples per minute, one by one and in batches of equal length.
+
+The examples are those of the commonest length, so that batches are as full as in a run over the whole data set.
+Minutes are those of one core, which other work on the machine disturbs little.
+
+python benchmarks/filtering.py                # prints JSON; about two minutes
+python benchmarks/filtering.py --count 450    # instead: how many of so many are kept, by relation
+"""
+
+import argparse
+import json
+import time
+from collections import Counter, defaultdict
+from dataclasses import replace
+from statistics import median
+
+import reagent
+from reagent.data import Dataset, Example, keep_known, load_dataset, sample
+from reagent.models.protocol import Model
+
+
+def one_by_one(dataset: Dataset, model: Model) -> set[str]:
+    """The same filter as a plain loop: the prompt first, and without its distractor if that is known."""
+
+    def known(prompt: str, target: str) -> bool:
+        case = model.case(prompt, target)
+        return bool(model.score(case.ids[None], case.positions[:1], case.targets[:1]).rank[0, 0] == 0)
+
+    return {e.id for e in dataset.examples if known(e.prompt, e.target or "") and known(e.plain or "", e.target or "")}
+
+
+def of_equal_length(dataset: Dataset, model: Model, count: int) -> Dataset:
+    lengths: defaultdict[int, list[Example]] = defaultdict(list)
+    for example in dataset.examples:
+        lengths[len(model.case(example.prompt, example.target).input)].append(example)
+    return sample(replace(dataset, examples=tuple(max(lengths.values(), key=len))), count, seed=0)
+
+
+def speed(model: Model, count: int, rounds: int) -> dict[str, object]:
+    whole = of_equal_length(load_dataset("longra"), model, count)
+    keep_known(sample(whole, 4, seed=1), model)  # the first passes of a process are slow
+    alone: set[str] = set()
+    together: set[str] = set()
+    rates: dict[str, list[float]] = {"one_by_one": [], "batched": []}
+    for i in range(rounds):  # in turns, since the machine's speed drifts
+        part = replace(whole, examples=whole.examples[i::rounds])
+        begin = time.process_time()
+        alone |= one_by_one(part, model)
+        middle = time.process_time()
+        together = {example.id for example in keep_known(whole, model).examples}
+        end = time.process_time()
+        rates["one_by_one"].append(60 * len(part) / (middle - begin))
+        rates["batched"].append(60 * len(whole) / (end - middle))
+    pairs = zip(rates["one_by_one"], rates["batched"], strict=True)
+    return {
+        "examples": len(whole),
+        "kept_differently": len(alone ^ together),
+        "examples_per_minute_of_one_core": {name: median(values) for name, values in rates.items()},
+        "times_faster": median(after / before for before, after in pairs),
+    }
+
+
+def counts(model: Model, count: int) -> dict[str, object]:
+    whole = sample(load_dataset("longra"), count, seed=0)
+    kept = keep_known(whole, model)
+    of, known = (Counter(example.group for example in which.examples) for which in (whole, kept))
+    relations = {group: {"of": of[group], "kept": known[group]} for group in of}
+    return {"examples": len(whole), "kept": len(kept), "relations": relations}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--examples", type=int, default=48)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--count", type=int)
+    arguments = parser.parse_args()
+    model = reagent.load_model("smollm2")
+    counted = arguments.count is not None
+    result = counts(model, arguments.count) if counted else speed(model, arguments.examples, arguments.rounds)
+    print(json.dumps(result, indent=1))
+
+
+if __name__ == "__main__":
+    main()

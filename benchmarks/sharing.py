@@ -1,0 +1,145 @@
+"""Would it pay to put sequences of several examples into one batch? Where batches are small, and what that costs.
+
+python benchmarks/sharing.py            # prints JSON; some minutes on two cores
+
+1. Seconds for a sequence by how many are in a batch: what there is to gain.
+2. The batches of real jobs, every method and metric: how much of their time small batches take, and by how much the
+   jobs would be faster at best if every batch were a full one.
+3. LongRA's filter, which asks once about each example: examples per minute one by one, and sharing batches.
+
+Times are those of the processor, on one thread, so that other work on the machine does not count.
+"""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+import reagent
+from reagent.bench.plan import jobs_of, load_sources
+from reagent.bench.records import Known
+from reagent.bench.suite import Entry, load_suite
+from reagent.bench.work import Worker
+from reagent.data import keep_known, load_dataset, sample
+from reagent.models.local import LocalModel
+
+LENGTH = 45
+SMALL = 8  # rows
+METHODS = (
+    Entry("reagent", "reagent", options={"probes": 64}),
+    Entry("reagent", "published", "paper", {"max_steps": 40}),
+    Entry("input_x_gradient", "input_x_gradient"),
+    Entry("attention", "attention"),
+    Entry("lime", "lime", options={"samples": 64}),
+    Entry("occlusion", "occlusion", "deletion"),
+    Entry("greedy", "greedy", "masking"),
+    Entry("random", "random"),
+)
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    model = reagent.load_model("smollm2")
+    assert isinstance(model, LocalModel)
+    by_rows = {rows: per_sequence(model, rows) for rows in (1, 2, 4, 8, 16, 32, 45)}
+    print(
+        json.dumps(
+            {
+                "milliseconds_per_sequence_by_rows": by_rows,
+                "jobs": {name: job_batches(model, name) for name in ("longra", "tellmewhy")},
+                "filter_examples_per_minute": filtering(model),
+            },
+            indent=1,
+        )
+    )
+
+
+def per_sequence(model: LocalModel, rows: int) -> float:
+    """Milliseconds for one of `rows` sequences that share nothing, in one batch."""
+    ids = np.random.default_rng(0).choice(model.ordinary_ids, (rows, LENGTH))
+    last = np.array([LENGTH - 1])
+
+    def once() -> float:
+        begin = time.process_time()
+        model.score(ids, last, ids[0, -1:])
+        return (time.process_time() - begin) / rows
+
+    once()
+    return round(1000 * median(once() for _ in range(5)), 2)
+
+
+def job_batches(model: LocalModel, dataset: str) -> dict[str, Any]:
+    """One example, by methods and metrics as they are, with fewer samples and draws."""
+    suite = load_suite("standard")
+    (data,) = (one for one in suite.datasets if one.id == dataset)
+    data = replace(data, size=1, max_new_tokens=None if dataset == "longra" else 6)
+    suite = replace(suite, datasets=(data,), methods=METHODS, settings={"draws": 2, "probes": 32})
+    sources = load_sources(suite)
+    worker = Worker(suite.models[0], model)
+    filters = [(source.name(None), source, 1) for source in sources if source.filtered]
+    known: Known = worker.known(filters)
+    jobs = jobs_of(suite, suite.models[0], sources, None, known)
+    with watched(model) as batches:
+        begin = time.process_time()
+        failed = [cell.error for job in jobs for cell in worker.do(job).cells if cell.error]
+        seconds = time.process_time() - begin
+    inside = sum(took for _, _, took in batches)
+    small = sum(took for rows, _, took in batches if rows < SMALL)
+    full = median(took / tokens for rows, tokens, took in batches if rows >= 2 * SMALL)
+    spared = sum(max(0.0, took - tokens * full) for rows, tokens, took in batches if rows < SMALL)
+    return {
+        "examples_per_minute": round(60 * len(jobs) / seconds, 2),
+        "at_best_if_every_small_batch_were_full": round(60 * len(jobs) / (seconds - spared), 2),
+        "share_of_time_in_the_network": round(inside / seconds, 3),
+        "share_of_time_in_batches_below_8_rows": round(small / seconds, 3),
+        "batches": len(batches),
+        "failed": failed,
+    }
+
+
+@contextmanager
+def watched(model: LocalModel) -> Iterator[list[tuple[int, int, float]]]:
+    """Rows, tokens and seconds of every forward pass without gradients."""
+    found: list[tuple[int, int, float]] = []
+    begun: list[float] = []
+
+    def before(*_: Any) -> None:
+        begun.append(time.process_time())
+
+    def after(_module: Any, given: Any, more: Any, _out: Any) -> None:
+        first = given[0] if given else more.get("input_ids", more.get("inputs_embeds"))
+        rows, length = first.shape[:2]
+        found.append((rows, rows * length, time.process_time() - begun.pop()))
+
+    hooks = [
+        model.network.register_forward_pre_hook(before),
+        model.network.register_forward_hook(after, with_kwargs=True),
+    ]
+    try:
+        yield found
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def filtering(model: LocalModel) -> dict[str, float]:
+    """Of 60 examples."""
+    some = sample(load_dataset("longra"), 60, 0)
+    usual, found = model.tokens_at_once, {}
+    for name, tokens in (("one_by_one", 1), ("sharing_batches", usual)):
+        model.tokens_at_once = tokens
+        begin = time.process_time()
+        keep_known(some, model)
+        found[name] = round(60 * len(some) / (time.process_time() - begin), 1)
+    model.tokens_at_once = usual
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The SQLite file of a benchmark: whose it is, who may write it, and what can go wrong with it."""
+
+import sqlite3
+import zlib
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any, TypeVar
+
+from reagent.errors import FileError
+
+SCHEMA = 1
+_APPLICATION = 0x52414742  # marks the file as ours
+_TABLES = """
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE models (model TEXT PRIMARY KEY, known TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE texts (id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, data BLOB NOT NULL);
+CREATE TABLE cells (
+    model TEXT, dataset TEXT, example TEXT, label TEXT, seed INTEGER,
+    key TEXT NOT NULL, explained TEXT NOT NULL, current INTEGER NOT NULL DEFAULT 1,
+    suite TEXT, level TEXT, part TEXT, method TEXT, options BLOB, status TEXT NOT NULL, error TEXT, seconds REAL,
+    text INTEGER REFERENCES texts, explanation BLOB, evaluation BLOB,
+    PRIMARY KEY (model, dataset, example, label, seed)
+);
+CREATE INDEX explained ON cells (explained);
+"""
+T = TypeVar("T")
+
+
+def lock(path: Path) -> Any:
+    """Held while a file is open for writing; the system lets go of it when the process ends, however it ends."""
+    from filelock import FileLock, Timeout
+
+    if not path.resolve().parent.is_dir():
+        raise FileError(
+            f"cannot write {str(path)!r}: there is no folder {str(path.resolve().parent)!r}; create it first"
+        )
+    held = FileLock(f"{path}.lock", thread_local=False)
+    try:
+        held.acquire(timeout=0)
+    except Timeout as error:
+        raise FileError(
+            f"another run is writing {str(path)!r}: wait for it, or give another file (and --shard 1/2, --shard 2/2 "
+            "to share the work)"
+        ) from error
+    except OSError as error:
+        raise FileError(f"cannot write {str(path)!r}: {error.strerror or error}; choose another path") from error
+    return held
+
+
+def connect(path: Path, write: bool) -> sqlite3.Connection:
+    address = f"{path.resolve().as_uri()}?mode={'rwc' if write else 'ro'}"
+    database = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None, check_same_thread=False)
+    try:
+        _claim(path, database, write)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _claim(path: Path, database: sqlite3.Connection, write: bool) -> None:
+    """Take a new file, know one of ours, leave every other alone."""
+
+    def number(name: str) -> int:
+        with closing(database.execute(f"PRAGMA {name}")) as found:
+            return int(found.fetchone()[0])
+
+    used = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if used and number("application_id") != _APPLICATION:
+        raise FileError(f"{str(path)!r} holds no benchmark: it is a database of another program; give another file")
+    if number("user_version") > SCHEMA:
+        raise FileError(f"{str(path)!r} was written by a newer reagent: install that, or give another file")
+    if not used and not write:
+        raise FileError(f"{str(path)!r} is empty: give a file that `reagent bench run` wrote")
+    if used:
+        problem = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if problem != "ok":
+            raise sqlite3.DatabaseError(problem)
+    if write:
+        database.execute("PRAGMA journal_mode = WAL")  # readers and a writer at once; a crash loses nothing written
+        database.execute("PRAGMA synchronous = FULL")  # not even a power cut takes back a job that was reported done
+        if not used:
+            database.executescript(
+                f"BEGIN; {_TABLES} PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {SCHEMA}; COMMIT;"
+            )
+
+
+def guarded(path: Path, act: Callable[[], T]) -> T:
+    """What goes wrong with the file, as one line that says what to do."""
+    try:
+        return act()
+    except sqlite3.OperationalError as error:
+        if "full" in str(error) or "I/O" in str(error):
+            raise FileError(
+                f"cannot write {str(path)!r}: {error}. What was finished is kept: make room and run again to go on"
+            ) from error
+        raise FileError(f"cannot use {str(path)!r}: {error}; give a file on a disk that can be written") from error
+    except sqlite3.DatabaseError as error:
+        raise _damaged(path, error) from error
+
+
+def decoded(path: Path, act: Callable[[], T]) -> T:
+    """The same for what the rows hold."""
+    try:
+        return act()
+    except (zlib.error, ValueError, KeyError, TypeError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: Path, error: Exception) -> FileError:
+    return FileError(f"{str(path)!r} is damaged or holds no benchmark ({error}): restore a copy, or give another file")

@@ -1,0 +1,208 @@
+"""The results of a benchmark in one SQLite file; with database.py the only place that knows SQL.
+
+One writer at a time (a lock beside the file says so), any number of readers. What `put` is given is written in one
+transaction: after a crash it is there whole or not at all. A place in the suite holds one cell; a new one replaces
+the old one there.
+"""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from reagent.bench import packing
+from reagent.bench.database import connect, decoded, guarded, lock
+from reagent.bench.records import Cell, Known, Place
+from reagent.errors import FileError
+from reagent.explanation import Explanation
+
+_COLUMNS = (
+    "model, dataset, example, label, seed, key, explained, suite, level, part, method, options, status, error, "
+    "seconds, text, explanation, evaluation"
+)
+
+
+class Store:
+    """An open file of results; a context manager that closes it."""
+
+    def __init__(self, path: Path, database: sqlite3.Connection, lock: Any = None) -> None:
+        self.path, self._database, self._lock = path, database, lock
+
+    @classmethod
+    def open(cls, path: str | Path, write: bool = False) -> "Store":
+        """For reading, or, with `write`, as the one writer; then the file is made where there is none."""
+        place = Path(path)
+        if not write and not place.is_file():
+            raise FileError(f"there is no file {str(path)!r}: give one that `reagent bench run` wrote")
+        held = lock(place) if write else None
+        try:
+            return cls(place, guarded(place, lambda: connect(place, write)), held)
+        except BaseException:
+            if held is not None:
+                held.release()
+            raise
+
+    def close(self) -> None:
+        try:
+            if self._lock is not None:
+                with suppress(sqlite3.OperationalError):  # with readers it stays as it is, which is as good
+                    self._database.execute("PRAGMA journal_mode = DELETE")  # one plain file, to copy or to keep
+            self._database.close()
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+                self._lock = None
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # --- reading ---
+
+    def cells(self, status: str | None = "done") -> Iterator[Cell]:
+        """The cells of the suite as it is now, in a stable order; of one status, or all."""
+        texts: dict[int, bytes] = dict(self._all("SELECT id, data FROM texts"))
+        where = "current" if status is None else "current AND status = ?"
+        order = "model, dataset, example, seed, label"
+        rows = self._all(
+            f"SELECT {_COLUMNS} FROM cells WHERE {where} ORDER BY {order}", [] if status is None else [status]
+        )
+        for row in rows:
+            yield decoded(self.path, partial(_cell, row, texts))
+
+    def facts(self) -> Mapping[str, Any]:
+        """What the file is about: suite, kind, text, version, created, models, cost."""
+        found = {name: json.loads(value) for name, value in self._all("SELECT name, value FROM facts")}
+        return found | {"models": {name: dict(known.info) for name, known in self.known().items()}}
+
+    def known(self) -> dict[str, Known]:
+        """What the models turned out to be, by the names they were asked for."""
+        rows = {name: json.loads(text) for name, text in self._all("SELECT model, known FROM models")}
+        return {
+            name: Known(
+                entry["info"], {name: tuple((i, t) for i, t in kept) for name, kept in entry["examples"].items()}
+            )
+            for name, entry in rows.items()
+        }
+
+    def states(self) -> dict[Place, tuple[str, str]]:
+        """Of every cell of the suite its place, key and status; nothing is decoded."""
+        rows = self._all("SELECT model, dataset, example, label, seed, key, status FROM cells WHERE current")
+        return {(m, d, e, label, seed): (key, status) for m, d, e, label, seed, key, status in rows}
+
+    def explanation(self, explained: str) -> Explanation | None:
+        """What was explained before under this key, whatever became of its metrics."""
+        rows = self._all(
+            "SELECT texts.data, explanation FROM cells JOIN texts ON texts.id = text "
+            "WHERE explained = ? AND explanation IS NOT NULL LIMIT 1",
+            [explained],
+        )
+        return next((packing.unpack_explanation(text, own) for text, own in rows), None)
+
+    # --- writing ---
+
+    def begin(self, facts: Mapping[str, Any]) -> None:
+        """Note what the file is about; what stands there already stays unless it is named again."""
+
+        def write() -> None:
+            for name, value in facts.items():
+                self._database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
+
+        self._transaction(write)
+
+    def meet(self, model: str, known: Known) -> None:
+        """Note what a model turned out to be; cells that failed because it did not load are forgotten."""
+        examples = {**(self.known().get(model) or known).examples, **known.examples}
+        text = json.dumps({"info": dict(known.info), "examples": examples})
+
+        def write() -> None:
+            self._database.execute("INSERT OR REPLACE INTO models VALUES (?, ?)", (model, text))
+            self._database.execute("DELETE FROM cells WHERE model = ? AND key = ''", (model,))
+
+        self._transaction(write)
+
+    def put(self, cells: Iterable[Cell], cost: Mapping[str, float] | None = None) -> None:
+        """Write cells, and add up what they cost: all in one transaction."""
+
+        def write() -> None:
+            for cell in cells:
+                self._put(cell)
+            if cost:
+                spent = self.facts().get("cost", {})
+                total = {name: round(spent.get(name, 0) + value, 3) for name, value in cost.items()}
+                row = ("cost", json.dumps(spent | total))
+                self._database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", row)
+
+        self._transaction(write)
+
+    def keep(self, wanted: Callable[[Place], bool]) -> None:
+        """Say which places the suite has now; what stands elsewhere is kept, but no longer shown."""
+
+        def write() -> None:
+            places = self._all("SELECT model, dataset, example, label, seed FROM cells")
+            self._database.executemany(
+                "UPDATE cells SET current = ? WHERE (model, dataset, example, label, seed) = (?, ?, ?, ?, ?)",
+                [(wanted(tuple(place)), *place) for place in places],
+            )
+
+        self._transaction(write)
+
+    def _put(self, cell: Cell) -> None:
+        text = own = evaluation = None
+        if cell.explanation is not None:
+            shared, own = packing.pack_explanation(cell.explanation)
+            text = self._text(shared)
+        if cell.evaluation is not None:
+            evaluation = packing.pack_evaluation(cell.evaluation)
+        values = (
+            *cell.place, cell.key, cell.explained, cell.suite, cell.level, cell.group, cell.method,
+            packing.pack(dict(cell.options)), cell.status, cell.error, round(cell.seconds, 3),
+            text, own, evaluation,
+        )  # fmt: skip
+        marks = ", ".join("?" * len(values))
+        self._database.execute(f"INSERT OR REPLACE INTO cells ({_COLUMNS}) VALUES ({marks})", values)
+
+    def _text(self, shared: bytes) -> int:
+        name = hashlib.sha256(shared).digest()[:16]
+        self._database.execute("INSERT OR IGNORE INTO texts (hash, data) VALUES (?, ?)", (name, shared))
+        with closing(self._database.execute("SELECT id FROM texts WHERE hash = ?", (name,))) as found:
+            return int(found.fetchone()[0])
+
+    def _transaction(self, act: Callable[[], None]) -> None:
+        if self._lock is None:
+            raise FileError(f"{str(self.path)!r} is open for reading only")
+
+        def whole() -> None:
+            self._database.execute("BEGIN IMMEDIATE")
+            try:
+                act()
+                self._database.execute("COMMIT")
+            except BaseException:
+                if self._database.in_transaction:  # a full disk has rolled it back already
+                    self._database.execute("ROLLBACK")
+                raise
+
+        guarded(self.path, whole)
+
+    def _all(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+        return guarded(self.path, lambda: self._database.execute(query, values).fetchall())
+
+
+def _cell(row: Sequence[Any], texts: Mapping[int, bytes]) -> Cell:
+    (
+        model, dataset, example, label, seed, key, explained, suite, level, part, method, options, status, error,
+        seconds, text, own, evaluation,
+    ) = row  # fmt: skip
+    why = None if own is None else packing.unpack_explanation(texts[text], own)
+    found = None if evaluation is None or why is None else packing.unpack_evaluation(evaluation, why)
+    return Cell(
+        key, suite, model, dataset, level, example, part, method, label, packing.unpack(options), seed, status, error,
+        why, found, seconds, explained,
+    )  # fmt: skip

@@ -1,0 +1,256 @@
+"""What a benchmark consists of, as a TOML file says it: models × datasets × methods × seeds, and the metrics.
+
+Every word is checked when a suite is read, before anything is loaded or computed.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+from reagent.api import check_choices
+from reagent.errors import FileError, InputError, UnknownNameError
+from reagent.evaluating import Settings
+from reagent.methods import METHODS, make_method, replaces
+from reagent.options import check_whole, with_options
+from reagent.replacers import make_replacer
+
+KINDS = ("study", "replacers", "hyperparameters", "convergence", "prompts")
+_METRIC_OPTIONS = ("draws", "pi", "probes", "ratio", "rationale", "replacer", "replacer_options")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Model:
+    """One model, as `load_model` takes it; `parameters` (billions) only serve estimates."""
+
+    id: str
+    revision: str | None = None
+    dtype: str = "auto"
+    device: str = "auto"
+    batch_size: int | None = None  # tokens computed at once
+    parameters: float | None = None
+
+
+@dataclass(frozen=True)
+class Data:
+    """One dataset, or a file of prompts, and how many of its examples."""
+
+    id: str
+    source: str | None = None
+    size: int | None = None  # all
+    max_new_tokens: int | None = None  # the dataset's own
+    stride: int | None = None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method with everything set; `every` makes one entry for every so many steps up to the maximum."""
+
+    method: str
+    label: str = ""
+    preset: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    replacer: str = "auto"
+    replacer_options: Mapping[str, Any] = field(default_factory=dict)
+    datasets: Sequence[str] = ()  # only on these; by default on all
+    every: int | None = None
+
+    @cached_property
+    def info(self) -> dict[str, Any]:
+        """Everything that the method and its replacer are set to."""
+        _, info = make_method(self.method, self.preset, **self.options)
+        if replaces(self.method, self.preset, self.options):
+            info["replacer"] = dict(make_replacer(self.replacer, **self.replacer_options).info)
+        return info
+
+    def call(self) -> dict[str, Any]:
+        """What `explain` is called with."""
+        asked: dict[str, Any] = {"method": self.method, "preset": self.preset, **self.options}
+        if replaces(self.method, self.preset, self.options):
+            asked |= {"replacer": self.replacer, "replacer_options": dict(self.replacer_options)}
+        return asked
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A benchmark as it was asked for."""
+
+    name: str
+    kind: str
+    summary: str
+    models: tuple[Model, ...]
+    datasets: tuple[Data, ...]
+    methods: tuple[Entry, ...]
+    metrics: tuple[str, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of the metrics, as in evaluating.Settings
+    seeds: tuple[int, ...] = (0,)
+    sample_seed: int = 0
+    needs: str = ""  # what to tell a person before it starts
+    text: str = ""  # the TOML that it was read from
+
+    def entries(self, dataset: str) -> list[Entry]:
+        return [entry for entry in self.methods if not entry.datasets or dataset in entry.datasets]
+
+
+def suites() -> dict[str, str]:
+    """The suites in the package, by name, as TOML."""
+    folder = resources.files("reagent.bench") / "suites"
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
+    found = {file.name.removesuffix(".toml"): file.read_text(encoding="utf-8") for file in files}
+    order = ("quick", "standard", "paper")
+    return dict(sorted(found.items(), key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order)))
+
+
+def load_suite(name_or_file: str) -> Suite:
+    """A suite of the package by its name, or a TOML file.
+
+    >>> load_suite("quick").kind
+    'study'
+    """
+    known = suites()
+    if name_or_file in known:
+        return parse(known[name_or_file], name_or_file)
+    path = Path(name_or_file).expanduser()
+    if not path.exists() and path.suffix != ".toml":
+        raise UnknownNameError("suite", name_or_file, known, hint=", or a .toml file")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot read the suite {name_or_file!r}: {error}") from error
+    return parse(text, path.stem)
+
+
+def parse(text: str, name: str) -> Suite:
+    """From TOML to a suite whose words are all known to be right."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise FileError(f"suite {name!r} is not TOML: {error}") from error
+    owner = f"suite {name!r}"
+    models = [
+        _part(Model, f"a model of {owner}", {"id": m} if isinstance(m, str) else m) for m in _list(data, "models")
+    ]
+    datasets = [
+        _part(Data, f"a dataset of {owner}", {"id": d} if isinstance(d, str) else d) for d in _list(data, "datasets")
+    ]
+    entries = [
+        _part(Entry, f"a method of {owner}", {"method": m} if isinstance(m, str) else m) for m in _list(data, "methods")
+    ]
+    metrics = data.pop("metrics", {})
+    if not isinstance(metrics, Mapping):
+        raise InputError(f"metrics of {owner} must be a table with names = […] and settings")
+    allowed = {f.name for f in fields(Suite)} - {"models", "datasets", "methods", "metrics", "settings", "text"}
+    for key in data:
+        if key not in allowed:
+            raise UnknownNameError(
+                f"entry of {owner}", key, [*sorted(allowed), "models", "datasets", "methods", "metrics"]
+            )
+    suite = Suite(
+        name=str(data.get("name", name)),
+        kind=str(data.get("kind", "study")),
+        summary=str(data.get("summary", "")),
+        models=tuple(models),
+        datasets=tuple(datasets),
+        methods=tuple(one for entry in entries for one in _unrolled(_named(entry))),
+        metrics=tuple(metrics.get("names", ())),
+        settings={key: value for key, value in metrics.items() if key != "names"},
+        seeds=tuple(data.get("seeds", (0,))),
+        sample_seed=data.get("sample_seed", 0),
+        needs=str(data.get("needs", "")),
+        text=text,
+    )
+    check(suite)
+    return suite
+
+
+def check(suite: Suite) -> None:
+    """What can be wrong with a suite."""
+    owner = f"suite {suite.name!r}"
+    if suite.kind not in KINDS:
+        raise UnknownNameError(f"kind of {owner}", suite.kind, KINDS)
+    for what in ("models", "datasets", "methods", "seeds"):
+        if not getattr(suite, what):
+            raise InputError(f"{owner} has no {what}: give at least one")
+    for seed in (*suite.seeds, suite.sample_seed):
+        check_whole(owner, "seed", seed, 0, 2**31)
+    for data in suite.datasets:
+        for name in ("size", "max_new_tokens", "stride"):
+            if getattr(data, name) is not None:
+                check_whole(f"{data.id!r} of {owner}", name, getattr(data, name), 1, 10**9)
+    for name, values in (
+        ("label", [entry.label for entry in suite.methods]),
+        ("model", [model.id for model in suite.models]),
+        ("dataset", [data.id for data in suite.datasets]),
+    ):
+        twice = next((value for value in values if values.count(value) > 1), None)
+        if twice is not None:
+            raise InputError(f"{owner} names the {name} {twice!r} twice: give each its own name")
+    for entry in suite.methods:
+        _check_entry(entry, suite, owner)
+    for key in suite.settings:
+        if key not in _METRIC_OPTIONS:
+            raise UnknownNameError(f"setting of the metrics of {owner}", key, ["names", *_METRIC_OPTIONS])
+    make_replacer(str(suite.settings.get("replacer", "auto")), **suite.settings.get("replacer_options", {}))
+    if suite.metrics:
+        Settings(metrics=suite.metrics, **suite.settings)
+
+
+def _check_entry(entry: Entry, suite: Suite, owner: str) -> None:
+    try:
+        replacing = replaces(entry.method, entry.preset, entry.options) if entry.method in METHODS else True
+        check_choices(
+            "token", None, None, entry.method, entry.preset, entry.options,
+            entry.replacer if replacing else "auto", entry.replacer_options if replacing else {}, False,
+        )  # fmt: skip
+        if not replacing and (entry.replacer != "auto" or entry.replacer_options):
+            raise InputError(f"method {entry.method!r} replaces nothing: leave out the replacer")
+    except InputError as error:
+        raise InputError(f"{entry.label!r} of {owner}: {error}") from error
+    known = [data.id for data in suite.datasets]
+    for dataset in entry.datasets:
+        if dataset not in known:
+            raise UnknownNameError(f"dataset of {entry.label!r} of {owner}", dataset, known)
+
+
+def _named(entry: Entry) -> Entry:
+    """With a label: the given one, or the method and its preset."""
+    usual = f"{entry.method} ({entry.preset})" if entry.preset else entry.method
+    return entry if entry.label else replace(entry, label=usual)
+
+
+def _unrolled(entry: Entry) -> list[Entry]:
+    """One entry for every so many steps, each with the draws of the longest."""
+    if entry.every is None:
+        return [entry]
+    check_whole(f"{entry.label!r}", "every", entry.every, 1)
+    most = int(entry.options.get("max_steps", 1000))
+    return [
+        replace(
+            entry,
+            label=f"{entry.label} {steps}",
+            options={**entry.options, "max_steps": steps, "runs": 1, "stop": False, "ahead": entry.every},
+            every=None,
+        )
+        for steps in range(entry.every, most + 1, entry.every)
+    ]
+
+
+def _list(data: dict[str, Any], name: str) -> list[Any]:
+    value = data.pop(name, [])
+    if not isinstance(value, list):
+        raise InputError(f"{name} of a suite must be a list, got {value!r}")
+    return value
+
+
+def _part(kind: type[T], owner: str, given: Any) -> T:
+    """One of the dataclasses above from a table."""
+    if not isinstance(given, Mapping):
+        raise InputError(f"{owner} must be a name or a table, got {given!r}")
+    (first, *_) = fields(kind)  # type: ignore[arg-type]
+    if not given.get(first.name):
+        raise InputError(f"{owner} needs {first.name!r}")
+    return with_options(kind(str(given[first.name])), given, owner)  # type: ignore[call-arg]

@@ -1,0 +1,166 @@
+"""Who may ask: the host and origin of a request, the token, and how large and how slow a request may be.
+
+A page that somebody else wrote can make a browser send requests to this machine. It cannot choose their Host
+and Origin, and it has no token.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from reagent.web.answers import problem
+from reagent.web.settings import Access
+
+RECEIVED = 15.0  # seconds in which a request must have arrived whole
+CHANGING = ("POST", "PUT", "PATCH", "DELETE")
+NOTHING_OUTSIDE = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": NOTHING_OUTSIDE,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+
+
+class Guard:
+    """Stands before the application."""
+
+    def __init__(self, app: ASGIApp, access: Access, body: int) -> None:
+        self.app, self.access, self.body = app, access, body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        answer = self._refusal(scope)
+        if answer is None and scope["method"] in CHANGING:
+            answer, receive = await self._whole(Headers(scope=scope), receive)
+        await (answer or self.app)(scope, receive, with_headers)
+
+    def _refusal(self, scope: Scope) -> Response | None:
+        """Why a request goes no further, if it does not."""
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not allowed_host(host, self.access):
+            return problem(403, f"this service is not known as {host!r}: use the address that it printed")
+        if scope["method"] in CHANGING and not _same_origin(headers, host):
+            return problem(403, "a page from elsewhere may not ask this service")
+        return None if self.access.token is None else self._without_token(scope, headers, self.access.token)
+
+    def _without_token(self, scope: Scope, headers: Headers, token: str) -> Response | None:
+        """The token comes once in the address of the page, and from then on as a cookie; or in a header."""
+        session = hmac.new(token.encode(), b"session", hashlib.sha256).hexdigest()
+        name = f"reagent-{self.access.port}"
+        query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        given = query.pop("token", [""])[0]
+        if given and scope["path"] == "/" and _equal(given, token):
+            rest = urlencode(query, doseq=True)
+            answer = RedirectResponse("/?" + rest if rest else "/", 303)
+            answer.set_cookie(name, session, httponly=True, samesite="strict")
+            return answer
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        if _equal(_cookie(headers, name), session) or (scheme.lower() == "bearer" and _equal(bearer, token)):
+            return None
+        return problem(
+            401, "open the address with the token that `reagent serve` printed", {"WWW-Authenticate": "Bearer"}
+        )
+
+    async def _whole(self, headers: Headers, receive: Receive) -> tuple[Response | None, Receive]:
+        """The body is read before the application starts, so that it is never too large, too slow or half."""
+        length = headers.get("content-length", "0")
+        if length.isdecimal() and int(length) > self.body:
+            return self._too_large(), receive
+        try:
+            async with asyncio.timeout(RECEIVED):
+                body = await _read(receive, self.body)
+        except TimeoutError:
+            return problem(408, f"the request did not arrive within {RECEIVED:g} s"), receive
+        if body is None:
+            return self._too_large(), receive
+        replay = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def received() -> Message:
+            return next(replay, None) or await receive()
+
+        return None, received
+
+    def _too_large(self) -> Response:
+        return problem(413, f"the request is larger than {self.body:,} bytes", {"Connection": "close"})
+
+
+def allowed_host(host: str, access: Access) -> bool:
+    """Whether a Host header can only have come from someone who meant this service.
+
+    A name can be made to point here by whoever owns it; an address cannot.
+
+    >>> allowed_host("localhost:8765", Access()), allowed_host("evil.example", Access())
+    (True, False)
+    """
+    name = _name(host)
+    if name == "localhost" or name in access.names:
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return access.remote or address.is_loopback
+
+
+def _name(host: str) -> str:
+    """Without the port and the brackets of an IPv6 address."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
+    except ValueError:
+        return ""
+
+
+def _same_origin(headers: Headers, host: str) -> bool:
+    """Browsers tell where a request comes from; other programs send no origin and are nobody's puppet."""
+    origin = headers.get("origin")
+    if origin is None:
+        return headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")
+    return origin.lower() in (f"http://{host.lower()}", f"https://{host.lower()}")
+
+
+def _cookie(headers: Headers, name: str) -> str:
+    try:
+        cookies = SimpleCookie(headers.get("cookie", ""))
+    except CookieError:
+        return ""
+    return cookies[name].value if name in cookies else ""
+
+
+def _equal(given: str, known: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), known.encode())
+
+
+async def _read(receive: Receive, most: int) -> bytes | None:
+    """The body, or None if it is more than that."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > most:
+            return None
+        if not message.get("more_body", False):
+            return bytes(body)

@@ -1,0 +1,91 @@
+"""Ray: the same table as in one process, also when a worker is lost on the way."""
+
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.small import table
+from reagent.bench.engines import Local, OnRay, make_engine
+from reagent.bench.plan import Job
+from reagent.bench.running import Wish, run
+from reagent.bench.store import Store
+from reagent.bench.suite import Model, Suite
+from reagent.bench.work import Done
+from reagent.errors import InputError
+
+HERE = {"num_cpus": 2, "object_store_memory": 80 * 2**20, "runtime_env": {"env_vars": {"OMP_NUM_THREADS": "1"}}}
+
+
+class Losing(OnRay):
+    """Kills a worker's process, as a lost machine would, after the first job."""
+
+    lost = 0
+
+    def done(self, model: Model, jobs: Iterable[Job]) -> Iterator[Done]:
+        for done in super().done(model, jobs):
+            if not self.lost:
+                self.lost = self._process()
+                os.kill(self.lost, signal.SIGKILL)
+            yield done
+
+    def _process(self) -> int:
+        return int(self._ray.get(self._actors[0].__ray_call__.remote(lambda _: os.getpid())))
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Any]:
+    """A real Ray with two workers; it stays for all tests of this file."""
+    pytest.importorskip("ray")
+
+    class Lasting(Losing):
+        def __enter__(self) -> "Lasting":
+            return self if self._ray is not None else super().__enter__()  # type: ignore[return-value]
+
+        def __exit__(self, *_: Any) -> None:
+            pass
+
+    lasting = Lasting(workers=2, settings=HERE)
+    yield lasting
+    OnRay.__exit__(lasting)
+
+
+@pytest.mark.slow
+def test_ray_and_local_give_the_same_table_though_a_worker_is_lost(
+    engine: Any, small: Suite, results: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "ray.sqlite"
+    assert run(small, out, engine).done == 12
+    assert engine.lost
+    one, other = table(out), table(results)
+    assert one.keys() == other.keys()
+    for place, cell in one.items():
+        assert cell["key"] == other[place]["key"]
+        for mine, theirs in zip(cell["explanation"]["scores"], other[place]["explanation"]["scores"], strict=True):
+            assert mine == pytest.approx(theirs, abs=1e-4)
+        for mine, theirs in zip(cell["numbers"][0], other[place]["numbers"][0], strict=True):
+            assert mine["value"] == pytest.approx(theirs["value"], abs=1e-4)
+            assert mine["random"] == pytest.approx(theirs["random"], abs=1e-4)
+    assert run(small, out, engine).done == 0
+
+
+@pytest.mark.slow
+def test_a_model_that_cannot_be_loaded_stops_no_other_on_ray(engine: Any, small: Suite, tmp_path: Path) -> None:
+    engine.workers = 1
+    suite = replace(small, models=(Model(str(tmp_path / "none")), *small.models), methods=small.methods[:1])
+    tally = run(suite, tmp_path / "f.sqlite", engine, Wish(limit=1))
+    assert (tally.done, tally.failed) == (2, 1)
+    with Store.open(tmp_path / "f.sqlite") as store:
+        assert "none" in next(store.cells("failed")).error
+
+
+def test_engines_by_name() -> None:
+    assert isinstance(make_engine("local"), Local)
+    with pytest.raises(InputError, match="unknown engine 'spark'"):
+        make_engine("spark")
+    with pytest.raises(InputError, match="only the engine 'ray'"):
+        make_engine("local", workers=2)

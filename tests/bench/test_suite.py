@@ -1,0 +1,110 @@
+"""Suites: those of the package, and what can be wrong with a user's."""
+
+from pathlib import Path
+
+import pytest
+
+from reagent.bench.estimate import total
+from reagent.bench.plan import load_sources
+from reagent.bench.running import Wish, planned
+from reagent.bench.suite import load_suite, parse, suites
+from reagent.errors import FileError, InputError, ReagentError
+from reagent.methods import METHODS
+from reagent.metrics import METRICS
+
+WHOLE = """
+models = ["smollm2"]
+methods = ["random"]
+datasets = ["longra"]
+"""
+
+
+def test_the_suites_of_the_package_can_be_read() -> None:
+    assert list(suites())[:3] == ["quick", "standard", "paper"]
+    kinds = {name: load_suite(name).kind for name in suites()}
+    assert kinds == {
+        "quick": "study", "standard": "study", "paper": "study", "replacers": "replacers",
+        "hyperparameters": "hyperparameters", "convergence": "convergence",
+    }  # fmt: skip
+
+
+def test_standard_and_paper_have_all_methods_tasks_and_metrics() -> None:
+    for name in ("standard", "paper"):
+        suite = load_suite(name)
+        assert {entry.method for entry in suite.methods} == set(METHODS)
+        assert [data.id for data in suite.datasets] == ["longra", "tellmewhy", "wikibio"]
+        assert set(suite.metrics) == set(METRICS)
+
+
+def test_the_paper_needs_a_gpu_and_says_so() -> None:
+    suite = load_suite("paper")
+    assert "GPU" in suite.needs
+    assert len(suite.models) == 6
+    assert all(model.parameters for model in suite.models)
+
+
+def test_quick_is_quick() -> None:
+    jobs = planned(load_suite("quick"), Wish())["smollm2"]
+    assert total(jobs).passes < 8_000
+    assert {job.dataset for job in jobs} == {"longra", "tellmewhy", "wikibio"}
+    with_limit = planned(load_suite("quick"), Wish(limit=1))["smollm2"]
+    assert len(with_limit) == 3
+
+
+def test_convergence_has_a_point_every_fifty_steps_and_walks_each_way_once() -> None:
+    suite = load_suite("convergence")
+    steps = [entry.options["max_steps"] for entry in suite.methods if entry.label.startswith("self ")]
+    assert steps == list(range(50, 1001, 50))
+    (job, *_) = planned(suite, Wish(limit=1))["smollm2"]
+    metrics_only = total([job]).passes - 4 * 1000
+    assert 0 < metrics_only < 16 * 4 * 81 + 1
+
+
+def test_a_name_is_enough_and_labels_come_by_themselves() -> None:
+    suite = parse(WHOLE.replace('["random"]', '["random", { method = "reagent", preset = "paper" }]'), "mine")
+    assert suite.name == "mine"
+    assert [entry.label for entry in suite.methods] == ["random", "reagent (paper)"]
+    assert suite.seeds == (0,)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (('methods = ["random"]', "methods = []"), "has no methods"),
+        (('["random"]', '["radnom"]'), "unknown method 'radnom', did you mean 'random'"),
+        (('["random"]', '["random", "random"]'), "names the label 'random' twice"),
+        (('["random"]', '[{ method = "reagent", options = { runs = 3 } }]'), "has no option 'runs'"),
+        (('["random"]', '[{ method = "random", replacer = "self" }]'), "replaces nothing"),
+        (('["random"]', '[{ method = "lime", replacer = "rob" }]'), "unknown replacer 'rob'"),
+        (('["random"]', '[{ method = "random", datasets = ["wikibio"] }]'), "dataset of 'random'"),
+        (('["random"]', '[{ label = "x" }]'), "needs 'method'"),
+        (('["random"]', '[{ method = "random", colour = 1 }]'), "no option 'colour'"),
+        (('["longra"]', '[{ id = "longra", size = 0 }]'), "size"),
+        (('["longra"]', '"longra"'), "must be a list"),
+        (("models", "mdels"), "unknown entry of suite 'x' 'mdels'"),
+        (('["longra"]', '["longra"]\nkind = "play"'), "unknown kind"),
+        (('["longra"]', '["longra"]\nseeds = [-1]'), "seed"),
+        (('["longra"]', '["longra"]\n[metrics]\nnames = ["soft"]'), "unknown metric 'soft'"),
+        (('["longra"]', '["longra"]\n[metrics]\nnames = ["lds"]\ndraw = 3'), "unknown setting"),
+        (('["longra"]', '["longra"]\n[metrics]\nnames = ["lds"]\ndraws = 1'), "draws"),
+        (("models =", "models"), "is not TOML"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(change: tuple[str, str], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        parse(WHOLE.replace(*change), "x")
+
+
+def test_suites_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="did you mean 'quick'"):
+        load_suite("quik")
+    with pytest.raises(FileError, match="cannot read the suite"):
+        load_suite(str(tmp_path / "no.toml"))
+
+
+def test_a_dataset_that_cannot_be_fetched_can_be_rehearsed(tmp_path: Path) -> None:
+    missing = f'[{{ id = "wikibio", source = "{tmp_path / "none.jsonl"}", size = 100 }}]'
+    suite = parse(WHOLE.replace('["longra"]', missing), "x")
+    with pytest.raises(ReagentError):
+        load_sources(suite)
+    assert len(planned(suite, Wish())["smollm2"]) == 100
