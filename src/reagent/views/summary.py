@@ -33,6 +33,7 @@ IN_BRIEF = {
     "empty": "keep their place with everything replaced, so their scores say nothing",
     "start": "in some run nothing was learned before it stopped",
     "maximum": "the stopping condition was not met",
+    "unasked": "not asked about, so their scores are uniform and say nothing",
 }
 
 
