@@ -20,7 +20,7 @@ models = ["{model}"]
 methods = ["random", "attention", {{ method = "occlusion", preset = "deletion" }}]
 [[datasets]]
 id = "longra"
-size = 5
+size = 14
 [[datasets]]
 id = "tellmewhy"
 size = 2
@@ -30,6 +30,7 @@ names = ["soft_nc", "lds", "ante", "no_d"]
 draws = 2
 probes = 8
 """
+JOBS = 16
 # Says when the work begins, so that no kill is wasted on the loading of libraries.
 CHILD = """
 import sys
@@ -61,7 +62,7 @@ def main() -> None:
         equal: list[bool] = []
         while len(kills) < given.kills:
             out = folder / f"{len(equal)}.sqlite"
-            kills += killed(suite, out, given.kills - len(kills), seconds, rng)
+            kills += killed(suite, out, given.kills - len(kills), 5 * seconds / JOBS, rng)
             finish(suite, out)
             equal.append(table(out) == whole)
     print(
@@ -79,15 +80,15 @@ def main() -> None:
     )
 
 
-def killed(suite: Path, out: Path, most: int, seconds: float, rng: random.Random) -> list[int]:
-    """Start and kill, again and again, until a process is faster or there were enough."""
+def killed(suite: Path, out: Path, most: int, longest: float, rng: random.Random) -> list[int]:
+    """Start and kill, again and again, until nothing is left to do or there were enough."""
     found = []
     while len(found) < most:
         process = start(suite, out)
         if not process.stdout or not process.stdout.readline():
             process.wait()
             break
-        time.sleep(rng.uniform(0, seconds / 4))
+        time.sleep(rng.uniform(0, longest))
         if process.poll() is not None:
             break
         process.kill()

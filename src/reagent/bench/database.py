@@ -78,6 +78,7 @@ def _claim(path: Path, database: sqlite3.Connection, write: bool) -> None:
         if problem != "ok":
             raise sqlite3.DatabaseError(problem)
     if write:
+        database.execute("PRAGMA page_size = 8192")  # of a new file: rows of 1 to 2 kB leave less room unused
         database.execute("PRAGMA journal_mode = WAL")  # readers and a writer at once; a crash loses nothing written
         database.execute("PRAGMA synchronous = FULL")  # not even a power cut takes back a job that was reported done
         if not used:
