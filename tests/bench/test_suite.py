@@ -24,7 +24,7 @@ def test_the_suites_of_the_package_can_be_read() -> None:
     kinds = {name: load_suite(name).kind for name in suites()}
     assert kinds == {
         "quick": "study", "standard": "study", "paper": "study", "replacers": "replacers",
-        "hyperparameters": "hyperparameters", "convergence": "convergence",
+        "hyperparameters": "hyperparameters", "convergence": "convergence", "budgets": "convergence",
     }  # fmt: skip
 
 
@@ -67,9 +67,30 @@ def test_a_name_is_enough_and_labels_come_by_themselves() -> None:
     assert suite.seeds == (0,)
 
 
+def test_a_method_may_have_fewer_examples_and_they_are_among_those_of_the_others() -> None:
+    few = '["random", { method = "attention", sizes.longra = 3 }, { method = "lime", sizes.longra = 5 }]'
+    suite = parse(WHOLE.replace('["random"]', few).replace('["longra"]', '[{ id = "longra", size = 8 }]'), "x")
+    jobs = planned(suite, Wish())["smollm2"]
+    have = {job.example.id: {cell.entry.label for cell in job.cells} for job in jobs}
+    with_each = {label: {e for e in have if label in have[e]} for label in ("random", "attention", "lime")}
+    assert [len(with_each[label]) for label in with_each] == [8, 3, 5]
+    assert with_each["attention"] < with_each["lime"]
+    # A smaller part of the suite is a part of it.
+    fewer = planned(suite, Wish(limit=4))["smollm2"]
+    assert {job.example.id for job in fewer if len(job.cells) == 3} == with_each["attention"]
+
+
+def test_an_example_that_no_method_takes_is_no_job() -> None:
+    suite = parse(WHOLE.replace('["random"]', '[{ method = "attention", sizes = { longra = 3 } }]'), "x")
+    assert len(planned(suite, Wish(limit=9))["smollm2"]) == 3
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        (('["random"]', '[{ method = "random", sizes.longra = 0 }]'), "sizes.longra"),
+        (('["random"]', '[{ method = "random", sizes.wikibio = 1 }]'), "dataset of 'random'"),
+        (('["random"]', '[{ method = "random", sizes = 3 }]'), "sizes"),
         (('methods = ["random"]', "methods = []"), "has no methods"),
         (('["random"]', '["radnom"]'), "unknown method 'radnom', did you mean 'random'"),
         (('["random"]', '["random", "random"]'), "names the label 'random' twice"),

@@ -27,6 +27,7 @@ def write_gguf(
     leave_out: str = "",
     tokenizer: bool = True,
     spoil: float | None = None,
+    begin: bool | None = None,
 ) -> Path:
     """A Llama of one block that knows eight letters."""
     from gguf import GGUFWriter
@@ -48,6 +49,8 @@ def write_gguf(
         writer.add_token_merges(MERGES)
         writer.add_bos_token_id(1)
         writer.add_eos_token_id(2)
+        if begin is not None:
+            writer.add_add_bos_token(begin)
     random = np.random.default_rng(seed)
     shapes = {
         "token_embd": (len(TOKENS), WIDTH),
@@ -116,6 +119,17 @@ def test_a_converted_file_holds_the_same_weights_and_tokens(
     again, _ = gguf.read(model)
     inputs = tokenizer("abc", return_tensors="pt")["input_ids"]
     assert again(inputs).logits.equal(network(inputs).logits)
+
+
+@pytest.mark.parametrize("begin", [True, False, None])
+def test_texts_begin_as_the_file_says(tmp_path: Path, begin: bool | None) -> None:
+    path = write_gguf(tmp_path / "tiny.gguf", begin=begin)
+    straight, converted = gguf.read(path)[1], load(gguf.folder_of(path, lambda _: None))[1]
+    expected = [*(["<s>"] if begin else []), "ab", "cd"]
+    for tokenizer in (straight, converted):
+        ids = tokenizer("abcd")["input_ids"]
+        assert [TOKENS[i] for i in ids] == expected
+        assert tokenizer.decode(ids, skip_special_tokens=True) == "abcd"
 
 
 def test_a_file_is_converted_again_only_when_it_changes(

@@ -14,6 +14,7 @@ from typing import Any
 from reagent.bench.records import Known, Place
 from reagent.bench.suite import Data, Entry, Model, Suite
 from reagent.data import Dataset, Example, load_dataset, sample
+from reagent.data.example import by_lot
 from reagent.errors import InputError, ReagentError
 from reagent.explanation import Explanation
 from reagent.replacers import make_replacer
@@ -144,8 +145,10 @@ def jobs_of(suite: Suite, model: Model, sources: Iterable[Source], limit: int | 
     replacer = make_replacer(str(suite.settings.get("replacer", "auto")), **options).info
     found = []
     for source in sources:
-        entries = suite.entries(source.data.id)
-        for example in source.examples(limit, known):
+        examples, all_entries = source.examples(limit, known), suite.entries(source.data.id)
+        lot = {example.id: i for i, example in enumerate(by_lot(examples, source.seed))}
+        for example in examples:
+            entries = [e for e in all_entries if lot[example.id] < e.sizes.get(source.data.id, len(lot))]
             for seed in suite.seeds:
                 whole = source.whole
                 job = Job(
@@ -153,7 +156,7 @@ def jobs_of(suite: Suite, model: Model, sources: Iterable[Source], limit: int | 
                     suite.metrics, suite.settings, (), {},
                 )  # fmt: skip
                 cells = tuple(_planned(job, entry, whole.revision, replacer) for entry in entries)
-                found.append(replace(job, cells=cells))
+                found += [replace(job, cells=cells)] if cells else []
     return found
 
 

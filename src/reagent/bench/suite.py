@@ -57,6 +57,7 @@ class Entry:
     replacer: str = "auto"
     replacer_options: Mapping[str, Any] = field(default_factory=dict)
     datasets: Sequence[str] = ()  # only on these; by default on all
+    sizes: Mapping[str, int] = field(default_factory=dict)  # on so many examples of these only, the first by lot
     every: int | None = None
 
     @cached_property
@@ -210,8 +211,12 @@ def _check_entry(entry: Entry, suite: Suite, owner: str) -> None:
             raise InputError(f"method {entry.method!r} replaces nothing: leave out the replacer")
     except InputError as error:
         raise InputError(f"{entry.label!r} of {owner}: {error}") from error
+    if not isinstance(entry.sizes, Mapping):
+        raise InputError(f"sizes of {entry.label!r} of {owner} must be a table, as {{ longra = 30 }}")
+    for dataset, size in entry.sizes.items():
+        check_whole(f"{entry.label!r} of {owner}", f"sizes.{dataset}", size, 1)
     known = [data.id for data in suite.datasets]
-    for dataset in entry.datasets:
+    for dataset in (*entry.datasets, *entry.sizes):
         if dataset not in known:
             raise UnknownNameError(f"dataset of {entry.label!r} of {owner}", dataset, known)
 

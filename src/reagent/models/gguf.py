@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import torch
 
 LARGEST_CACHED = 2**30
-RECIPE = "1"  # part of every stamp: raise it when `convert` writes something else
+RECIPE = "2"  # part of every stamp: raise it when `convert` writes something else
 
 _SCALARS = dict(zip(range(13), "BbHhIif?__Qqd", strict=True))  # GGUF's value types as `struct` letters
 _STRING, _ARRAY = 8, 9
@@ -93,7 +93,22 @@ def read(path: Path, dtype: "torch.dtype | None" = None) -> tuple[Any, Any]:
         )
     if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
         raise _damaged(path, "some weights are not finite numbers")
+    if header.begins_with is not None:
+        _begin_with(tokenizer, header.begins_with)
     return model, tokenizer
+
+
+def _begin_with(tokenizer: Any, token: int) -> None:
+    """Have every text begin with a token. A file says that its model needs this; not every reader listens."""
+    from tokenizers.processors import Sequence, TemplateProcessing
+
+    if tokenizer("a")["input_ids"][:1] == [token]:
+        return
+    name, backend = tokenizer.convert_ids_to_tokens(token), tokenizer.backend_tokenizer
+    begin = TemplateProcessing(
+        single=[name, "$A"], pair=[name, "$A", f"{name}:1", "$B:1"], special_tokens=[(name, token)]
+    )
+    backend.post_processor = Sequence([backend.post_processor, begin]) if backend.post_processor else begin
 
 
 @contextmanager
@@ -128,6 +143,7 @@ def _alone(path: Path) -> Iterator[str]:
 class _Header:
     architecture: str
     weights: int
+    begins_with: int | None  # the token that every text must begin with
 
 
 class _Cursor:
@@ -206,7 +222,13 @@ def _parse(cursor: _Cursor) -> _Header:
     end += math.ceil(cursor.at / alignment) * alignment
     if end > len(cursor.data):
         raise EOFError(f"it has {len(cursor.data):,} of its {end:,} bytes")
-    return _Header(architecture=str(values.get("general.architecture", "unnamed")), weights=weights)
+    words = {name: values.get(f"tokenizer.ggml.{name}") for name in ("model", "add_bos_token", "bos_token_id")}
+    begins = words["model"] == "llama" if words["add_bos_token"] is None else words["add_bos_token"]
+    return _Header(
+        architecture=str(values.get("general.architecture", "unnamed")),
+        weights=weights,
+        begins_with=words["bos_token_id"] if begins else None,
+    )
 
 
 def _stat(path: Path) -> os.stat_result:

@@ -92,6 +92,21 @@ def test_convergence_has_a_line_for_each_replacer(sheets: list[Sheet]) -> None:
     assert figure.id == "convergence"
 
 
+def test_probes_of_the_fast_preset_are_a_curve_too(sheets: list[Sheet]) -> None:
+    fast = [
+        one
+        for n in (32, 64, 128, 256)
+        for one in several(
+            3, [{"soft_nc": (0.2, 0.1)}] * 3, label=f"fast {n}", settings={"preset": "fast", "probes": n}
+        )
+    ]
+    found = convergence(*numbers([*curve("self", 0.01), *fast]))
+    assert not isinstance(found, Missing)
+    lines = {line.get_label(): line for line in sheets[0].figure.axes[0].lines if line.get_marker() == "o"}
+    assert set(lines) == {"as published", "fast"}
+    assert list(lines["fast"].get_xdata()) == [32, 64, 128, 256]  # type: ignore[arg-type]
+
+
 def test_without_a_curve_convergence_is_left_out() -> None:
     assert isinstance(convergence(*numbers(several(3, [{"soft_nc": (0.2, 0.1)}] * 3))), Missing)
 

@@ -7,9 +7,10 @@ import pytest
 
 from bench.report.runs import PROMPT, Kept, cell, explained, several
 from reagent.bench.records import Cell
+from reagent.bench.report.duels import duels
 from reagent.bench.report.rationales import rationale_tables
 from reagent.bench.report.reading import Run, read, without_stages
-from reagent.bench.report.results import SOFT, Finding, findings
+from reagent.bench.report.results import REPLACED, SOFT, Finding, findings
 from reagent.bench.report.study import averages, beside_the_paper, cost_table, full_table, lds_table
 from reagent.bench.report.tables import Missing, Table
 from reagent.bench.report.variants import variant_tables
@@ -62,8 +63,6 @@ def test_the_best_average_of_a_column_is_bold_also_where_lower_is_better() -> No
     assert bold(over_models) == ["0.693", "0.693"]
     low, high = ({"sufficiency": (0.05, 0.1)}, {"sufficiency": (0.2, 0.1)})
     cells = [*several(3, [low] * 3, method="reagent"), *several(3, [high] * 3, method="lime")]
-    from reagent.bench.report.results import REPLACED
-
     run, found = numbers(cells)
     table, _ = averages(run, found, REPLACED)
     assert bold(table) == ["-0.693"]
@@ -273,3 +272,39 @@ def test_points_of_a_curve_are_no_entries_of_their_own() -> None:
 def test_cost_is_the_mean_over_cells() -> None:
     cells = [cell({}, example=i, why=explained(passes=passes)) for i, passes in enumerate((100, 300))]
     assert texts(cost_table(read(Kept(cells)))) == [["reagent", "2", "200", "0.50"]]
+
+
+def test_two_methods_meet_on_the_examples_that_both_have() -> None:
+    more = [{"sufficiency": (0.1 + 0.01 * i, 0.3)} for i in range(8)]
+    less = [{"sufficiency": (0.3 + 0.01 * i, 0.3)} for i in range(6)]
+    cells = [*several(8, more, method="reagent"), *several(6, less, method="lime")]
+    table = duels(*numbers(cells), REPLACED)
+    # Less change is better here, so that the difference is turned round: above 0 the first is better.
+    assert texts(table) == [["smollm2", "lime", "0.200", "[0.200, 0.200]"]]
+    (record,) = table.records  # type: ignore[union-attr]
+    assert record["cases"] == 6
+    assert record["better"] == 1
+    assert record["adjusted_p"] == pytest.approx(2 / 2**6)
+
+
+def test_a_duel_that_may_be_chance_has_an_asterisk_and_p_values_are_corrected() -> None:
+    cells = [*study(), *several(8, [{"soft_ns": (0.0, 0.1)}] * 8, method="attention")]
+    table = duels(*numbers(cells), SOFT)
+    assert isinstance(table, Table)
+    by = {(record["against"], record["metric"]): record for record in table.records}
+    assert by["lime", "soft_ns"]["adjusted_p"] == pytest.approx(4 / 2**8)  # two tests of Soft-NS
+    assert by["lime", "soft_nc"]["difference"] == pytest.approx(-0.065)
+    assert ("attention", "soft_nc") not in by
+    assert texts(table)[0][1] == "attention"
+    assert not table.notes  # all sure
+    draw = [*study(), *several(8, DOUBLE[::-1], method="attention")]
+    table = duels(*numbers(draw), SOFT)
+    assert any("0.000*" in row for row in texts(table))
+    assert isinstance(table, Table)
+    assert "chance" in table.notes[0]
+
+
+def test_the_first_of_the_suite_meets_the_others() -> None:
+    run = read(Kept(study(), {"suite": "planted", "labels": ["lime", "reagent"]}))
+    assert texts(duels(run, findings(run), SOFT))[0][1] == "reagent"
+    assert isinstance(duels(*numbers(several(3, DOUBLE[:3])), SOFT), Missing)

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from reagent.bench.report.bars import bar_figures, cost_figure
 from reagent.bench.report.contents import Contents, Drawing, Section, Shaded
 from reagent.bench.report.convergence import convergence
+from reagent.bench.report.duels import duels
 from reagent.bench.report.examples import chosen_examples, distribution, heat_map, shaded
 from reagent.bench.report.rationales import rationale_tables
 from reagent.bench.report.reading import Failure, Records, Run, without_stages
-from reagent.bench.report.results import FAMILIES, Finding
+from reagent.bench.report.results import FAMILIES, PREDICTED, Finding
 from reagent.bench.report.study import averages, beside_the_paper, cost_table, full_table, lds_table
 from reagent.bench.report.tables import Column, Entry, Missing, Table
 from reagent.bench.report.variants import variant_tables
@@ -38,9 +39,11 @@ def assemble(records: Records, run: Run, found: Sequence[Finding]) -> Contents:
         for family in FAMILIES:
             figures = bar_figures(run, found, family)
             tables = averages(run, found, family)
-            parts.add(family.id, family.title, [*tables, *figures, full_table(run, found, family)])
+            parts.add(
+                family.id, family.title, [*tables, *figures, full_table(run, found, family), duels(run, found, family)]
+            )
         parts.add("paper", "Beside the paper", [beside_the_paper(run, found)])
-        parts.add("lds", "Effects as predictions", [lds_table(run, found)])
+        parts.add("lds", "Effects as predictions", [lds_table(run, found), duels(run, found, PREDICTED)])
         parts.add("rationales", "Rationales", rationale_tables(run, found))
         parts.add("variants", "Replacers and hyperparameters", variant_tables(run, found))
         curves = convergence(whole, every)

@@ -1,4 +1,4 @@
-"""Faithfulness against the maximum of steps: how early the published search could have stopped."""
+"""Faithfulness against the budget: steps of the published search, or probes of the fast preset. Each is one pass."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from reagent.bench.report.contents import Drawing
 from reagent.bench.report.drawing import EDGE, INK, LINES, QUIET, Sheet, sheet
-from reagent.bench.report.reading import STAGE, Run
+from reagent.bench.report.reading import STAGE, Row, Run
 from reagent.bench.report.results import EQUAL, NAMES, REPLACED, SOFT, Finding, measures, shown
 from reagent.bench.report.tables import Column, Entry, Missing, Table, interval, number
-from reagent.bench.report.variants import published_rows
 from reagent.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -20,11 +19,11 @@ _TITLE = "Convergence"
 
 
 def convergence(run: Run, found: Sequence[Finding]) -> tuple[Drawing, Table] | Missing:
-    """Curves of the log ratio to random over the maximum of steps: a panel for each metric, a line for each series."""
+    """Curves of the log ratio to random over the budget: a panel for each metric, a line for each series."""
     lines = _lines(run, found)
     if not lines:
         return Missing(
-            _TITLE, f"no entry of ReAGent as published is there with {FEWEST} or more maximums of steps, all else equal"
+            _TITLE, f"no entry of ReAGent is there with {FEWEST} or more maximums of steps or probes, all else equal"
         )
     return _draw(lines), _table(lines)
 
@@ -41,7 +40,7 @@ def _draw(lines: Sequence[dict[str, Any]]) -> Drawing:
     for axes in panels[len(metrics) :]:
         axes.set_axis_off()
     for axes in panels[-columns:]:
-        axes.set_xlabel("maximum of steps", color=QUIET, **page.style())
+        axes.set_xlabel("steps or probes", color=QUIET, **page.style())
     for axes in panels[::columns]:
         axes.set_ylabel("log ratio to random", color=QUIET, **page.style())
     if len(names) > 1:
@@ -53,18 +52,25 @@ def _draw(lines: Sequence[dict[str, Any]]) -> Drawing:
         for text in legend.get_texts():
             text.set(color=INK, parse_math=False)
     caption = (
-        "Log ratio to random against the maximum of steps, with 95 % bootstrap intervals over examples. "
+        "Log ratio to random against the number of steps (as published, at most so many) or probes (fast, exactly so "
+        "many), with 95 % bootstrap intervals over examples. Each takes one forward pass, stopping tests one more. "
         f"{names[0] if len(names) == 1 else f'{len(names)} series'}."
     )
     return page.drawing("convergence", _TITLE, caption)
 
 
 def _panel(page: Sheet, axes: "Axes", metric: str, lines: Sequence[dict[str, Any]], names: Sequence[str]) -> None:
+    from matplotlib.ticker import FixedLocator, NullLocator
+
     axes.axhline(0, color=QUIET, linewidth=0.8)
     axes.grid(True, color=EDGE, linewidth=0.6)
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(FixedLocator(_marks([line["budget"] for line in lines])))
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.xaxis.set_minor_locator(NullLocator())
     for i, name in enumerate(names):
         some = [line for line in lines if line["series"] == name]
-        x, y = ([line[key] for line in some] for key in ("max_steps", "log_ratio"))
+        x, y = ([line[key] for line in some] for key in ("budget", "log_ratio"))
         low, high = ([_or(line[key], line["log_ratio"]) for line in some] for key in ("low", "high"))
         colour = LINES[i % len(LINES)]
         axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
@@ -74,15 +80,33 @@ def _panel(page: Sheet, axes: "Axes", metric: str, lines: Sequence[dict[str, Any
     page.tidy(axes)
 
 
+def _marks(budgets: Sequence[int]) -> list[int]:
+    """Doubling from the smallest on: readable on a logarithmic axis.
+
+    >>> _marks([50, 100, 350])
+    [50, 100, 200]
+    """
+    low, high = min(budgets), max(budgets)
+    return [low * 2**i for i in range((high // low).bit_length())]
+
+
+def _budget(row: Row) -> int | None:
+    """How many steps or probes an entry of ReAGent may take, where it is told."""
+    found = row.settings.get("max_steps", row.settings.get("probes")) if row.method == "reagent" else None
+    return None if found is None else int(found)
+
+
 def _lines(run: Run, found: Sequence[Finding]) -> list[dict[str, Any]]:
-    """One line for each point: series, metric, maximum of steps, log ratio and its interval."""
+    """One line for each point: series, metric, budget, log ratio and its interval."""
     have = measures(found)
     metrics = [name for family in (SOFT, REPLACED, EQUAL) for name in family.metrics if name in have]
     at = shown(found)
     series: dict[tuple[Any, ...], dict[int, str]] = defaultdict(dict)
-    for row in published_rows(run):
-        rest = tuple(sorted((k, str(v)) for k, v in row.settings.items() if k not in STAGE))
-        series[row.model, row.dataset, row.replacer, rest][int(row.settings["max_steps"])] = row.label
+    for row in run.rows:
+        if (budget := _budget(row)) is not None:
+            kind = "as published" if "max_steps" in row.settings else "fast"
+            rest = tuple(sorted((k, str(v)) for k, v in row.settings.items() if k not in (*STAGE, "probes")))
+            series[row.model, row.dataset, row.replacer, kind, rest][budget] = row.label
     series = {key: points for key, points in series.items() if len(points) >= FEWEST}
     names = _names(series)
     return [
@@ -91,15 +115,16 @@ def _lines(run: Run, found: Sequence[Finding]) -> list[dict[str, Any]]:
             "model": key[0],
             "dataset": key[1],
             "replacer": key[2],
+            "preset": key[3],
             "metric": metric,
-            "max_steps": steps,
+            "budget": budget,
             "log_ratio": finding.log_ratio,
             "low": finding.comparison.log_ratio.low,
             "high": finding.comparison.log_ratio.high,
         }
         for metric in metrics
         for key, points in series.items()
-        for steps, label in sorted(points.items())
+        for budget, label in sorted(points.items())
         for finding in [at.get((key[0], key[1], label, metric))]
         if finding is not None and finding.log_ratio is not None
     ]
@@ -107,7 +132,7 @@ def _lines(run: Run, found: Sequence[Finding]) -> list[dict[str, Any]]:
 
 def _names(series: Mapping[tuple[Any, ...], object]) -> dict[tuple[Any, ...], str]:
     """What tells the series apart, and no more."""
-    varied = [i for i in range(3) if len({key[i] for key in series}) > 1] or [2]
+    varied = [i for i in range(4) if len({key[i] for key in series}) > 1] or [2]
     names = {key: ", ".join(str(key[i]) for i in varied) for key in series}
     found: dict[tuple[Any, ...], str] = {}
     for key, name in names.items():
@@ -117,17 +142,17 @@ def _names(series: Mapping[tuple[Any, ...], object]) -> dict[tuple[Any, ...], st
 
 
 def _table(lines: Sequence[dict[str, Any]]) -> Table:
-    names = ("series", "metric", "max_steps", "log_ratio")
+    names = ("series", "metric", "budget", "log_ratio")
     return Table(
         id="convergence",
         title=_TITLE,
-        caption="The points of the curves: log ratio to random at each maximum of steps.",
+        caption="The points of the curves: log ratio to random at each number of steps or probes.",
         columns=(*(Column(name.replace("_", " "), is_number=name not in names[:2]) for name in names), Column("95 %")),
         rows=tuple(
             (
                 Entry(line["series"]),
                 Entry(NAMES[line["metric"]]),
-                Entry(f"{line['max_steps']:,}"),
+                Entry(f"{line['budget']:,}"),
                 Entry(number(line["log_ratio"])),
                 Entry(interval(line["low"], line["high"]), quiet=True),
             )

@@ -30,6 +30,7 @@ SOFT = Family("soft", "Soft perturbation", ("soft_ns", "soft_nc"))
 EQUAL = Family("pi_soft", "Soft perturbation at equal selection", ("pi_soft_ns", "pi_soft_nc"))
 REPLACED = Family("replacement", "Replacement", ("comprehensiveness", "sufficiency"))
 FAMILIES = (SOFT, EQUAL, REPLACED)
+PREDICTED = Family("lds", "Effects as predictions", ("lds",))
 
 NAMES = {
     "soft_ns": "Soft-NS",
@@ -183,16 +184,22 @@ def values(run: Run) -> list[dict[str, Any]]:
 
 def _of_group(label: str, rows: Sequence[Row]) -> Iterable[Finding]:
     first, seeds = rows[0], len({row.seed for row in rows})
-    cases: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        cases[row.example].append(row)
     numbers = {number: None for row in rows for number in row.results}
     for number in sorted(numbers, key=lambda n: (_metric_order(n[0]), n[1])):
-        results = [_merged(of, number) for of in cases.values() if any(number in row.results for row in of)]
+        results = list(by_example(rows, number).values())
         comparison = compare(results, [r.random for r in results], resamples=RESAMPLES)
         comparison = comparison if len(results) > 1 else _without_intervals(comparison)
         preset = str(first.settings.get("preset") or "")
         yield Finding(first.model, first.dataset, first.level, label, first.method, preset, seeds, comparison)
+
+
+def by_example(rows: Iterable[Row], number: Number) -> dict[str, Result]:
+    """One number of one entry on each example that has it."""
+    cases: dict[str, list[Result]] = defaultdict(list)
+    for row in rows:
+        if number in row.results:
+            cases[row.example].append(row.results[number])
+    return {example: _merged(results) for example, results in cases.items()}
 
 
 def _without_intervals(comparison: Comparison) -> Comparison:
@@ -202,9 +209,8 @@ def _without_intervals(comparison: Comparison) -> Comparison:
     return replace(comparison, **ends)
 
 
-def _merged(rows: Sequence[Row], number: Number) -> Result:
+def _merged(results: Sequence[Result]) -> Result:
     """Seeds are no cases of their own: the mean over them is one."""
-    results = [row.results[number] for row in rows if number in row.results]
     flags = tuple(sorted({flag for result in results for flag in result.flags}))
     value, random = mean(r.value for r in results), mean(r.random for r in results)
     return replace(results[0], value=value, random=random, flags=flags)
