@@ -144,14 +144,14 @@ def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
     return {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
 
 
-def plan() -> list[tuple[str, str, int, bool]]:
+def plan(replacers: list[str]) -> list[tuple[str, str, int, bool]]:
     """(replacer, length, number of the prompt, whether the published sum is measured too), most wanted first."""
     return [
         (replacer, length, i, replacer == "self" and i == 0 and length != "long")
         for lengths in (("medium", "short"), ("long",))
         for i in range(max(map(len, LENGTHS.values())))
         for length in lengths
-        for replacer in ("self", "infill", "pos", "random")
+        for replacer in replacers
         if i < len(LENGTHS[length])
     ]
 
@@ -162,10 +162,11 @@ def main() -> None:
     parser.add_argument("--answers", type=Path)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--replacers", nargs="+", default=["self", "infill", "pos", "random"])
     arguments = parser.parse_args()
     done: dict[str, Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
     model = reagent.load_model(arguments.model)
-    for replacer, length, i, with_published in plan():
+    for replacer, length, i, with_published in plan(arguments.replacers):
         key = f"{replacer} {length} {i}"
         if key not in done:
             bench = Bench(model, LENGTHS[length][i], replacer, arguments.answers and arguments.answers / key)

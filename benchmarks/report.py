@@ -235,15 +235,16 @@ def documents(found: dict[str, Any]) -> str:
         f"{found['passes_over_short']:.1f} times the passes of a 42-token prompt ({found['short']['forward_passes']}); the sentence that came first:",
         f"“{found['coarse to fine']['first_sentence'].strip()}”",
         "",
-        "| | passes | seconds | place of the key word | peak memory, MB |",
-        "|---|---|---|---|---|",
+        "| | passes | seconds | processor seconds | place of the key word | peak memory, MB |",
+        "|---|---|---|---|---|---|",
     ]
     for name in ("coarse to fine", "tokens only"):
         if name in found:
             row = found[name]
             place = row["key_word_at"] or "–"
             lines.append(
-                f"| {name} | {row['forward_passes']} | {row['seconds']:.0f} | {place} | {row['peak_memory_mb']:,.0f} |"
+                f"| {name} | {row['forward_passes']} | {row['seconds']:.0f} | {row['core_seconds']:.0f} | {place} "
+                f"| {row['peak_memory_mb']:,.0f} |"
             )
     return "\n".join([*lines, ""])
 
@@ -297,6 +298,19 @@ def completeness(found: dict[str, Any]) -> str:
     return "\n".join([*lines, ""])
 
 
+def interrupted(found: dict[str, Any]) -> str:
+    same = found["equal_to_an_undisturbed_run"]
+    return "\n".join(
+        [
+            "## Benchmarks that are killed",
+            "",
+            f"`benchmarks/interrupted.py`: `kill -9` at {found['kills']} random moments of {found['runs']} runs of {found['cells']} cells, and each",
+            f"run went on until it was whole. Tables equal to that of an undisturbed run, to the last digit: {sum(same)} of {len(same)}.",
+            "",
+        ]
+    )
+
+
 SECTIONS = {
     "methods": methods,
     "completeness": completeness,
@@ -305,6 +319,7 @@ SECTIONS = {
     "scoring": scoring,
     "inseq": inseq,
     "documents": documents,
+    "interrupted": interrupted,
     "designs": designs,
 }
 
