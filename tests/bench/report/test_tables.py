@@ -11,6 +11,7 @@ from reagent.bench.report.duels import duels
 from reagent.bench.report.rationales import rationale_tables
 from reagent.bench.report.reading import Run, read, without_stages
 from reagent.bench.report.results import REPLACED, SOFT, Finding, findings
+from reagent.bench.report.sharpness import sharpness_table
 from reagent.bench.report.study import averages, beside_the_paper, cost_table, full_table, lds_table
 from reagent.bench.report.tables import Missing, Table
 from reagent.bench.report.variants import variant_tables
@@ -308,3 +309,26 @@ def test_the_first_of_the_suite_meets_the_others() -> None:
     run = read(Kept(study(), {"suite": "planted", "labels": ["lime", "reagent"]}))
     assert texts(duels(run, findings(run), SOFT))[0][1] == "reagent"
     assert isinstance(duels(*numbers(several(3, DOUBLE[:3])), SOFT), Missing)
+
+
+def test_a_metric_that_rewards_sharp_scores_is_seen_through() -> None:
+    cells = []
+    for i, method in enumerate(("reagent", "lime", "attention", "occlusion", "random")):
+        why = explained(method={"id": method})
+        peak = 0.9 - 0.15 * i  # flatter and flatter
+        rest = (1 - peak) / (len(why.input) - 1)
+        why = replace(why, scores=((peak, *[rest] * (len(why.input) - 1)),))
+        given = {
+            "soft_nc": (0.5 - 0.05 * i, 0.1),
+            "pi_soft_nc": (0.3 + 0.01 * i, 0.1),
+            "sufficiency": (0.1 + 0.1 * i, 1),
+        }
+        cells += [cell(given, method=method, example=n, why=why) for n in range(3)]
+    table = sharpness_table(*numbers(cells))
+    assert isinstance(table, Table)
+    assert [row[0] for row in texts(table)] == [
+        "reagent", "lime", "attention", "occlusion", "random", "order like sharpness",
+    ]  # fmt: skip
+    assert texts(table)[-1][2:] == ["1.00", "-1.00", "1.00"]  # of sufficiency, lower is better
+    assert [row[1] for row in texts(table)][::4] == ["9%", "72%"]
+    assert isinstance(sharpness_table(*numbers(study())), Missing)

@@ -11,6 +11,7 @@ from reagent.bench.report.examples import chosen_examples, distribution, heat_ma
 from reagent.bench.report.rationales import rationale_tables
 from reagent.bench.report.reading import Failure, Records, Run, without_stages
 from reagent.bench.report.results import FAMILIES, PREDICTED, Finding
+from reagent.bench.report.sharpness import sharpness_table
 from reagent.bench.report.study import averages, beside_the_paper, cost_table, full_table, lds_table
 from reagent.bench.report.tables import Column, Entry, Missing, Table
 from reagent.bench.report.variants import variant_tables
@@ -24,6 +25,8 @@ _WORDS = {
     "pi_soft": "The same when every method selects an equal share, so that sharpness makes no difference.",
     "replacement": "The most important units are replaced by what might stand there (comprehensiveness), or all others "
     "(sufficiency, where less change is better).",
+    "sharpness": "Soft perturbation rewards peaked scores whatever their order, so a lead there is only in part "
+    "a better ranking.",
     "examples": "Each text is shaded by its scores as a share of the largest of the method.",
     "failures": "These cells have no numbers; the others are not touched by it. Run again with --retry-failed.",
 }
@@ -42,6 +45,7 @@ def assemble(records: Records, run: Run, found: Sequence[Finding]) -> Contents:
             parts.add(
                 family.id, family.title, [*tables, *figures, full_table(run, found, family), duels(run, found, family)]
             )
+        parts.add("sharpness", "Ranking or sharpness", [sharpness_table(run, found)])
         parts.add("paper", "Beside the paper", [beside_the_paper(run, found)])
         parts.add("lds", "Effects as predictions", [lds_table(run, found), duels(run, found, PREDICTED)])
         parts.add("rationales", "Rationales", rationale_tables(run, found))

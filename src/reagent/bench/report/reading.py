@@ -1,7 +1,8 @@
 """A run as tables and figures need it: the numbers of every cell. Explanations are too large to hold all at once."""
 
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -45,6 +46,7 @@ class Row:
     stopped: tuple[str, ...]  # what ended the search for each target
     passes: int
     seconds: float
+    spread: float  # the share of units that the scores are spread over; 1: all alike
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,17 @@ def _row(cell: Cell, why: Explanation, lengths: Lengths) -> Row:
         stopped=tuple(cost.stopped[t] for t in targets),
         passes=cost.forward_passes,
         seconds=cost.seconds,
+        spread=sum(_spread(why.scores[t]) for t in targets) / len(targets),
     )
+
+
+def _spread(scores: Sequence[float]) -> float:
+    """The exponential of the entropy of scores, by their number.
+
+    >>> _spread([0.25, 0.25, 0.25, 0.25]), _spread([1.0, 0.0, 0.0, 0.0])
+    (1.0, 0.25)
+    """
+    return math.exp(-sum(score * math.log(score) for score in scores if score > 0)) / len(scores)
 
 
 def _at_greedy_length(
