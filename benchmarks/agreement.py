@@ -163,12 +163,13 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--replacers", nargs="+", default=["self", "infill", "pos", "random"])
+    parser.add_argument("--lengths", nargs="+", default=list(LENGTHS))
     arguments = parser.parse_args()
     done: dict[str, Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
     model = reagent.load_model(arguments.model)
     for replacer, length, i, with_published in plan(arguments.replacers):
         key = f"{replacer} {length} {i}"
-        if key not in done:
+        if key not in done and length in arguments.lengths:
             bench = Bench(model, LENGTHS[length][i], replacer, arguments.answers and arguments.answers / key)
             done[key] = measure(bench, arguments.seeds, with_published)
             arguments.out.write_text(json.dumps(done, indent=1) + "\n")
