@@ -51,6 +51,14 @@ def test_quick_is_quick() -> None:
     assert len(with_limit) == 3
 
 
+def test_a_part_of_the_datasets_can_be_asked_for() -> None:
+    quick = load_suite("quick")
+    jobs = planned(quick, Wish(datasets=("wikibio",)))["smollm2"]
+    assert [job.dataset for job in jobs] == ["wikibio"] * 2
+    with pytest.raises(InputError, match="did you mean 'wikibio'"):
+        planned(quick, Wish(datasets=("wikibi",)))
+
+
 def test_convergence_has_a_point_every_fifty_steps_and_walks_each_way_once() -> None:
     suite = load_suite("convergence")
     steps = [entry.options["max_steps"] for entry in suite.methods if entry.label.startswith("self ")]

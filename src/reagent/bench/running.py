@@ -15,7 +15,7 @@ from reagent.bench.records import Cell, Known
 from reagent.bench.store import Store
 from reagent.bench.suite import Model, Suite
 from reagent.bench.work import Done, UnloadableError, cell_of
-from reagent.errors import FileError, InputError
+from reagent.errors import FileError, InputError, UnknownNameError
 
 
 @dataclass
@@ -44,6 +44,7 @@ class Wish:
     limit: int | None = None  # examples of each dataset
     shard: tuple[int, int] = (1, 1)  # part i of n
     retry_failed: bool = False
+    datasets: tuple[str, ...] = ()  # only these; none: all
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 1:
@@ -51,6 +52,14 @@ class Wish:
         part, parts = self.shard
         if not 1 <= part <= parts:
             raise InputError(f"a shard is i/n with i from 1 to n, as 1/2 and 2/2, got {part}/{parts}")
+
+    def among(self, sources: Sequence[Source]) -> list[Source]:
+        """Those of the datasets that are wished for."""
+        known = [source.data.id for source in sources]
+        for name in self.datasets:
+            if name not in known:
+                raise UnknownNameError("dataset", name, known)
+        return [source for source in sources if not self.datasets or source.data.id in self.datasets]
 
 
 def run(
@@ -62,11 +71,12 @@ def run(
 ) -> Tally:
     """Do what is missing of `suite` in the file `out`, which is made where there is none."""
     sources = load_sources(suite)
+    chosen = wish.among(sources)
     with Store.open(out, write=True) as store:
         _begin(store, suite, sources)
         tally = Tally()
         with engine or Local() as workers:
-            runs = [_OfModel(store, suite, model, sources, wish, tally, look) for model in suite.models]
+            runs = [_OfModel(store, suite, model, chosen, wish, tally, look) for model in suite.models]
             for one in runs:
                 one.count()
             for one in runs:
@@ -76,7 +86,7 @@ def run(
 
 def planned(suite: Suite, wish: Wish, out: str | Path | None = None) -> dict[str, list[Job]]:
     """The jobs of each model that a run would do, as far as that is known without loading one."""
-    sources = load_sources(suite, rehearsal=True)
+    sources = wish.among(load_sources(suite, rehearsal=True))
     store = Store.open(out) if out is not None and Path(out).exists() else None
     try:
         return {

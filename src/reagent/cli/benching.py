@@ -43,6 +43,9 @@ def run(
     address: Address = None,
     limit: Limit = None,
     shard: Shard = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option(metavar="D", help="Only this dataset of the suite; repeat for several.")
+    ] = None,
     retry_failed: RetryFailed = False,
     model: Annotated[
         list[str] | None, typer.Option(metavar="M", help="These models in place of the suite's; repeat for several.")
@@ -61,7 +64,7 @@ def run(
     from reagent.bench.suite import load_suite
 
     chosen = _with_models(load_suite(suite), model, device, dtype, batch_size)
-    wish = _wish(limit, shard, retry_failed)
+    wish = replace(_wish(limit, shard, retry_failed), datasets=tuple(dataset or ()))
     if dry_run:
         typer.echo(_estimate(chosen, planned(chosen, wish, out)))
         return
