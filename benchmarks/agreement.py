@@ -12,6 +12,7 @@ what the model answered, so that another estimate from the same probes needs no 
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,13 +59,17 @@ class Bench:
         rng = np.random.default_rng([seed, 1])
         replaced, uniform = deal(len(self.free), hand, probes, self.table.strata(16), rng)
         design = self.design(replaced, uniform)
-        kept = self.answers and self.answers.with_name(f"{self.answers.name} {probes} of seed {seed}.npy")
-        if kept and kept.exists():
-            return design, np.load(kept)
-        y = self.drop(design)
-        if kept:
-            np.save(kept, y)
-        return design, y
+        return design, self.kept(f"{probes} of seed {seed}", lambda: self.drop(design))
+
+    def kept(self, name: str, ask: Callable[[], Floats]) -> Floats:
+        """What was answered before, if answers are kept."""
+        file = self.answers and self.answers.with_name(f"{self.answers.name} {name}.npy")
+        if file and file.exists():
+            return np.asarray(np.load(file))
+        y = ask()
+        if file:
+            np.save(file, y)
+        return y
 
     def published(self, probes: int, seed: int, dealt: bool) -> tuple[Mask, Floats]:
         """Replaced sets of 30 %, and the published response g of each."""
@@ -75,7 +80,8 @@ class Bench:
         else:
             replaced = np.argsort(np.argsort(rng.random((probes, n)), axis=1), axis=1) < hand
             uniform = rng.random((probes, n))
-        after = self.ask(replaced, self.table.columns(uniform, self.free))
+        name = f"published {probes} of seed {seed}{' dealt' if dealt else ''}"
+        after = self.kept(name, lambda: self.ask(replaced, self.table.columns(uniform, self.free)))
         return replaced, gain(np.exp(self.case.values[0]) - np.exp(after))
 
 
@@ -113,7 +119,8 @@ def coverage(design: Design, y: Floats, reference: Floats) -> dict[int, dict[str
     return result
 
 
-def measure(bench: Bench, seeds: int, with_published: bool) -> dict[str, Any]:
+def measure(bench: Bench, seeds: int) -> dict[str, Any]:
+    """The preset `fast`."""
     design, y = bench.fast(REFERENCE, seed=1000)
     reference = estimate(design, y)
     result: dict[str, Any] = {"tokens": len(bench.free), "target": bench.case.completion, "fast": {}}
@@ -126,33 +133,36 @@ def measure(bench: Bench, seeds: int, with_published: bool) -> dict[str, Any]:
         if len(fits) > 1:
             entry["two_seeds"] = float(np.corrcoef(fits[0].mean, fits[1].mean)[0, 1])
         result["fast"][n] = entry
-    if with_published:
-        replaced, g = bench.published(REFERENCE, 1000, dealt=True)
-        truth = centred_means(replaced, g)
-        sums = [(s, *bench.published(max(COUNTS + MORE), s, dealt=False)) for s in range(seeds)]
-        dealt = [bench.published(max(COUNTS + MORE), s, dealt=True) for s in range(seeds)]
-        result["published"] = {
-            n: _mean([compare(published_sum(r[:n], g[:n], s), truth) for s, r, g in sums]) for n in COUNTS + MORE
-        }
-        result["dealt"] = {
-            n: _mean([compare(centred_means(r[:n], g[:n]), truth) for r, g in dealt]) for n in COUNTS + MORE
-        }
     return result
+
+
+def measure_published(bench: Bench, seeds: int) -> dict[str, Any]:
+    """The published sum, and the same response dealt and centred."""
+    replaced, g = bench.published(REFERENCE, 1000, dealt=True)
+    truth = centred_means(replaced, g)
+    sums = [(s, *bench.published(max(COUNTS + MORE), s, dealt=False)) for s in range(seeds)]
+    dealt = [bench.published(max(COUNTS + MORE), s, dealt=True) for s in range(seeds)]
+    return {
+        "published": {
+            n: _mean([compare(published_sum(r[:n], g[:n], s), truth) for s, r, g in sums]) for n in COUNTS + MORE
+        },
+        "dealt": {n: _mean([compare(centred_means(r[:n], g[:n]), truth) for r, g in dealt]) for n in COUNTS + MORE},
+    }
 
 
 def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
     return {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
 
 
-def plan(replacers: list[str]) -> list[tuple[str, str, int, bool]]:
-    """(replacer, length, number of the prompt, whether the published sum is measured too), most wanted first."""
+def plan(replacers: list[str], lengths: list[str]) -> list[tuple[str, str, int]]:
+    """(replacer, length, number of the prompt), most wanted first."""
     return [
-        (replacer, length, i, replacer == "self" and i == 0 and length != "long")
-        for lengths in (("medium", "short"), ("long",))
+        (replacer, length, i)
+        for some in (("medium", "short"), ("long",))
         for i in range(max(map(len, LENGTHS.values())))
-        for length in lengths
+        for length in some
         for replacer in replacers
-        if i < len(LENGTHS[length])
+        if length in lengths and i < len(LENGTHS[length])
     ]
 
 
@@ -164,15 +174,18 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--replacers", nargs="+", default=["self", "infill", "pos", "random"])
     parser.add_argument("--lengths", nargs="+", default=list(LENGTHS))
+    parser.add_argument("--estimators", nargs="+", default=["fast", "published"], help="published: also dealt")
     arguments = parser.parse_args()
     done: dict[str, Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
     model = reagent.load_model(arguments.model)
-    for replacer, length, i, with_published in plan(arguments.replacers):
-        key = f"{replacer} {length} {i}"
-        if key not in done and length in arguments.lengths:
-            bench = Bench(model, LENGTHS[length][i], replacer, arguments.answers and arguments.answers / key)
-            done[key] = measure(bench, arguments.seeds, with_published)
-            arguments.out.write_text(json.dumps(done, indent=1) + "\n")
+    parts = {"fast": measure, "published": measure_published}
+    for part in arguments.estimators:
+        for replacer, length, i in plan(arguments.replacers, arguments.lengths):
+            key = f"{replacer} {length} {i}"
+            if part not in done.get(key, {}):
+                bench = Bench(model, LENGTHS[length][i], replacer, arguments.answers and arguments.answers / key)
+                done[key] = done.get(key, {}) | parts[part](bench, arguments.seeds)
+                arguments.out.write_text(json.dumps(done, indent=1) + "\n")
     print(json.dumps(done))
 
 
