@@ -5,6 +5,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,14 @@ def test_texts_begin_as_the_file_says(tmp_path: Path, begin: bool | None) -> Non
         ids = tokenizer("abcd")["input_ids"]
         assert [TOKENS[i] for i in ids] == expected
         assert tokenizer.decode(ids, skip_special_tokens=True) == "abcd"
+
+
+def test_a_beginning_that_is_no_token_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_gguf(tmp_path / "tiny.gguf", begin=True)
+    real = gguf._header(path)
+    monkeypatch.setattr(gguf, "_header", lambda _: replace(real, begins_with=10**6))
+    with pytest.raises(InputError, match="cannot read"):
+        gguf.read(path)
 
 
 def test_a_file_is_converted_again_only_when_it_changes(

@@ -81,6 +81,8 @@ def read(path: Path, dtype: "torch.dtype | None" = None) -> tuple[Any, Any]:
         try:
             model, info = load(folder, gguf_file="model.gguf", dtype=dtype or torch.float32, output_loading_info=True)
             tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file="model.gguf")
+            if header.begins_with is not None:
+                _begin_with(tokenizer, header.begins_with)
         except Exception as error:  # the readers raise anything from IndexError to NotImplementedError
             raise InputError(
                 f"cannot read {str(path)!r} (architecture {header.architecture!r}): {_short(error)}; give a GGUF file "
@@ -93,8 +95,6 @@ def read(path: Path, dtype: "torch.dtype | None" = None) -> tuple[Any, Any]:
         )
     if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
         raise _damaged(path, "some weights are not finite numbers")
-    if header.begins_with is not None:
-        _begin_with(tokenizer, header.begins_with)
     return model, tokenizer
 
 
