@@ -90,6 +90,25 @@ def test_it_beats_a_plain_ridge_on_few_probes() -> None:
     assert np.mean(better) >= 0.8
 
 
+def nearness(seed: int, power: float) -> tuple[float, float]:
+    """How well 32 probes find costs that fall with a power of the distance: told in order, and in no order."""
+    rng = np.random.default_rng([seed, 3])
+    usual = np.arange(40, 0, -1.0) ** -power
+    cost = np.tile((usual / usual.mean() * rng.exponential(size=40))[:, None], CANDIDATES)
+    design, mixed = some_design(40, 32, seed), rng.permutation(40)
+    y = answers(design, cost, noise=0.5, seed=seed)
+    told = estimate(design, y).mean
+    shuffled = Design(design.replaced[:, mixed], design.column[:, mixed], design.weights)
+    untold = estimate(shuffled, y).mean[np.argsort(mixed)]
+    return np.corrcoef(told, cost[:, 0])[0, 1], np.corrcoef(untold, cost[:, 0])[0, 1]
+
+
+@pytest.mark.parametrize(("power", "least", "most"), [(1.0, 0.01, 0.2), (0.0, -0.03, 0.03), (-1.0, 0.01, 0.2)])
+def test_that_near_or_far_tokens_matter_more_is_learned_and_helps(power: float, least: float, most: float) -> None:
+    gain = np.mean([told - untold for told, untold in (nearness(seed, power) for seed in range(40))])
+    assert least < gain < most
+
+
 @pytest.mark.parametrize("y", [np.zeros(16), np.full(16, 1e-9), np.full(16, 80.0)])
 def test_answers_without_variation_break_nothing(y: Floats) -> None:
     found = estimate(some_design(10, 16, 0), y)

@@ -8,7 +8,9 @@ Replacing nothing costs nothing, so
 where a_j belongs to the token and b_jc to the candidate that happened to stand in for it. Both are
 random effects with a variance of their own for every token, which is how one word may matter a lot
 while most do not matter at all; the variances are learned from the probes (empirical Bayes, by EM), and
-with them the strength of the ridge. What is reported is the mean over candidates, a_j + Σ_c w_jc b_jc.
+with them the strength of the ridge. Tokens close to the target tend to matter more: how much more in this
+text is learned too, as a power of the distance, and shapes what is expected of a token before its own
+probes speak. What is reported is the mean over candidates, a_j + Σ_c w_jc b_jc.
 
 Its standard error has two parts. The posterior knows how far the shrinkage may have gone and which
 candidates were not tried, but believes that noise is alike in all probes. The residuals know better,
@@ -28,6 +30,7 @@ from reagent.models.case import Floats, Ids, Mask
 
 ROUNDS = 16  # of EM: fewer are too cautious, more sharpen the variances beyond what the probes can tell
 DEGREES = 1.0  # how much a token's variance leans on the usual one: as one observation
+DOUBT = 5.0  # how much the probes must say before near tokens are expected to matter more than far ones
 FEWEST = 2  # degrees of freedom of a token that was hardly ever replaced: the prior knows the rest
 
 
@@ -87,20 +90,25 @@ def _learn(found: "_Occurrences", solver: "_BetweenProbes | _BetweenEffects", no
     """The variances that explain the answers, by EM."""
     smallest = 1e-6 * float(np.mean(solver.y**2)) + 1e-12
     tokens = len(now.token)
+    distance = np.log(np.arange(tokens, 0, -1))  # from the target, which follows the last token
+    distance -= distance.mean()
     for _ in range(ROUNDS):
         moments, unexplained = solver.moments(now)
         a, b = moments[:tokens], np.bincount(found.owner, moments[tokens:], minlength=tokens)
         now = _Variances(
-            (DEGREES * _usual(now.token) + a) / (DEGREES + 1),
-            (DEGREES * _usual(now.candidate) + b) / (DEGREES + found.distinct),
+            (DEGREES * _usual(now.token, distance) + a) / (DEGREES + 1),
+            (DEGREES * _usual(now.candidate, distance) + b) / (DEGREES + found.distinct),
             max(smallest, unexplained / len(solver.y)),
         )
     return now
 
 
-def _usual(variances: Floats) -> float:
-    """The variance of most tokens: the harmonic mean, which a few large ones do not move."""
-    return float(1 / np.mean(1 / np.maximum(variances, 1e-300)))
+def _usual(variances: Floats, distance: Floats) -> Floats:
+    """The variance of most tokens at each distance: a power of it, and the harmonic mean, which a few do not move."""
+    variances = np.maximum(variances, 1e-300)
+    slope = distance @ np.log(variances) / (distance @ distance + DOUBT)
+    shape = np.exp(slope * distance)
+    return np.asarray(shape * np.mean(1 / shape) / np.mean(1 / variances))
 
 
 @dataclass(frozen=True)
