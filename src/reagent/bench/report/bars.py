@@ -1,13 +1,14 @@
 """Bars of log ratios to random, and what faithfulness costs."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple
 
 from reagent.bench.report.contents import Drawing, safe
 from reagent.bench.report.drawing import EDGE, INK, QUIET, Sheet, colour_of, sheet
 from reagent.bench.report.reading import Run
-from reagent.bench.report.results import NAMES, Family, Finding, measures, shown
+from reagent.bench.report.results import NAMES, Family, Finding, MeanRatio, mean_log_ratios, measures, shown
 from reagent.bench.report.tables import Missing
 from reagent.metrics import METRICS
 
@@ -94,7 +95,10 @@ def cost_figure(run: Run, found: Sequence[Finding]) -> Drawing | Missing:
     have = measures(found)
     metrics = [name for name in ("soft_ns", "soft_nc", "comprehensiveness") if name in have][:3]
     passes = {label: mean(row.passes for row in run.rows if row.label == label) for label in run.labels}
-    points = [_points(run, found, metric, passes) for metric in metrics]
+    points = [
+        [_Point(passes[label], ratio, label) for label, ratio in ratios.items() if passes[label] > 0]
+        for ratios in (mean_log_ratios(run, found, metric) for metric in metrics)
+    ]
     if not any(points):
         return Missing(title, "no entry has forward passes and a log ratio to random")
     from matplotlib.ticker import NullLocator
@@ -106,8 +110,9 @@ def cost_figure(run: Run, found: Sequence[Finding]) -> Drawing | Missing:
         axes.grid(True, color=EDGE, linewidth=0.6)
         axes.set_axisbelow(True)
         axes.set_xscale("log")
-        for x, y, _, method in some:
-            axes.plot(x, y, "o", color=colour_of(method), markersize=6)
+        for x, (y, method, is_partial), _ in some:
+            colour = colour_of(method)
+            axes.plot(x, y, "o", color=colour, markerfacecolor="none" if is_partial else colour, markersize=6)
         axes.margins(x=0.3, y=0.12)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 1 else "")
         axes.xaxis.set_minor_locator(NullLocator())
@@ -125,40 +130,32 @@ def cost_figure(run: Run, found: Sequence[Finding]) -> Drawing | Missing:
         title,
         "Log ratio to random, mean over models and datasets, against the forward passes of the explained model for one "
         "example. Backward passes of gradient methods are not counted."
+        + (" Hollow: on fewer examples than the others." if any(p.ratio.is_partial for p in chain(*points)) else "")
         + (f" Without any pass, and so not shown: {', '.join(free)}." if free else ""),
     )
 
 
-_Point = tuple[float, float, str, str]  # passes, log ratio, label, method
-
-
-def _points(run: Run, found: Sequence[Finding], metric: str, passes: dict[str, float]) -> list[_Point]:
-    """Only means over the same models and datasets can be compared."""
-    at = {key: f for key, f in shown(found).items() if key[3] == metric and f.log_ratio is not None}
-    places = {key[:2] for key in at}
-    points = []
-    for label in run.labels:
-        some = [at[*place, label, metric] for place in places if (*place, label, metric) in at]
-        if some and len(some) == len(places) and passes[label] > 0:
-            points.append((passes[label], mean(f.log_ratio or 0.0 for f in some), label, some[0].method))
-    return points
+class _Point(NamedTuple):
+    passes: float
+    ratio: MeanRatio
+    label: str
 
 
 def _name_points(page: Sheet, axes: "Axes", points: Sequence[_Point]) -> None:
     """A name beside each point, where it covers neither a point nor another name."""
-    spots = axes.transData.transform([(x, y) for x, y, _, _ in points])  # pixels
+    spots = axes.transData.transform([(p.passes, p.ratio.value) for p in points])  # pixels
     unit = page.figure.dpi / 72  # pixels of a point of type
     frame = axes.get_window_extent()
     taken = [_Box(x - 4 * unit, y - 4 * unit, 8 * unit, 8 * unit) for x, y in spots]
-    for (x, y), (_, _, label, method) in zip(spots, points, strict=True):
-        name = page.words(label)
+    for (x, y), point in zip(spots, points, strict=True):
+        name = page.words(point.label)
         width, height = 0.58 * NAME_SIZE * unit * len(name), 1.15 * NAME_SIZE * unit
         places = [_Box(*place, width, height) for place in _around(x, y, width, height, 6 * unit)]
         inside = [b for b in places if frame.x0 <= b.left and b.left + width <= frame.x1 and frame.y0 <= b.bottom]
         box = min(inside or places, key=lambda b: (sum(b.covers(other) for other in taken), places.index(b)))
         taken.append(box)
         left, middle = axes.transData.inverted().transform((box.left, box.bottom + height / 2))
-        colour = INK if method == "reagent" else QUIET
+        colour = INK if point.ratio.method == "reagent" else QUIET
         axes.text(left, middle, name, va="center", color=colour, **page.style(NAME_SIZE))
 
 

@@ -161,6 +161,27 @@ def shown(found: Iterable[Finding]) -> dict[tuple[str, str, str, str], Finding]:
     }
 
 
+class MeanRatio(NamedTuple):
+    """The log ratio of an entry to random, mean over all models and datasets."""
+
+    value: float
+    method: str
+    is_partial: bool  # it rests on fewer examples than others
+
+
+def mean_log_ratios(run: Run, found: Iterable[Finding], metric: str) -> dict[str, MeanRatio]:
+    """By label. Only means over the same models and datasets can be compared: who lacks one has none."""
+    at = {key: f for key, f in shown(found).items() if key[3] == metric and f.log_ratio is not None}
+    places = {key[:2] for key in at}
+    means = {}
+    for label in run.labels:
+        some = [at[*place, label, metric] for place in places if (*place, label, metric) in at]
+        if some and len(some) == len(places):
+            ratio = mean(f.log_ratio or 0.0 for f in some)
+            means[label] = MeanRatio(ratio, some[0].method, any(f.is_partial for f in some))
+    return means
+
+
 def values(run: Run) -> list[dict[str, Any]]:
     """Every single number, for whoever wants other statistics."""
     names = ("model", "dataset", "level", "example", "group", "label", "method", "seed")

@@ -10,7 +10,7 @@ from statistics import mean
 import numpy as np
 
 from reagent.bench.report.reading import Run
-from reagent.bench.report.results import FAMILIES, NAMES, Finding, measures, shown
+from reagent.bench.report.results import FAMILIES, NAMES, Finding, mean_log_ratios, measures
 from reagent.bench.report.tables import Column, Entry, Missing, Table, number, transposed
 from reagent.metrics import METRICS
 
@@ -23,7 +23,10 @@ def sharpness_table(run: Run, found: Sequence[Finding]) -> Table | Missing:
     have = measures(found)
     metrics = [name for family in FAMILIES for name in family.metrics if name in have]
     spread = {label: mean(row.spread for row in run.rows if row.label == label) for label in run.labels}
-    ratios = {metric: _means(run, found, metric) for metric in metrics}
+    ratios = {
+        metric: {label: m.value for label, m in mean_log_ratios(run, found, metric).items() if not m.is_partial}
+        for metric in metrics
+    }
     labels = sorted((label for label in run.labels if any(label in ratios[m] for m in metrics)), key=spread.__getitem__)
     if len(labels) < FEWEST:
         return Missing(_TITLE, f"fewer than {FEWEST} entries have log ratios to random on the same examples")
@@ -55,19 +58,6 @@ def sharpness_table(run: Run, found: Sequence[Finding]) -> Table | Missing:
         rows=transposed(columns),
         records=tuple(records),
     )
-
-
-def _means(run: Run, found: Sequence[Finding], metric: str) -> dict[str, float]:
-    """The mean log ratio of each entry that has all examples of all models and datasets."""
-    at = {key: f for key, f in shown(found).items() if key[3] == metric}
-    places = {key[:2] for key in at}
-    means = {}
-    for label in run.labels:
-        some = [at.get((*place, label, metric)) for place in places]
-        values = [f.log_ratio for f in some if f is not None and not f.is_partial and f.log_ratio is not None]
-        if places and len(values) == len(places):
-            means[label] = mean(values)
-    return means
 
 
 def _agreement(labels: Sequence[str], spread: dict[str, float], ratios: dict[str, float], higher: bool) -> float | None:
