@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 from reagent._version import __version__
@@ -16,6 +17,8 @@ from reagent.bench.store import Store
 from reagent.bench.suite import Model, Suite
 from reagent.bench.work import Done, UnloadableError, cell_of
 from reagent.errors import FileError, InputError, UnknownNameError
+
+LIBRARIES = ("torch", "transformers", "numpy", "scipy")  # whose versions the results may depend on
 
 
 @dataclass
@@ -126,6 +129,7 @@ def _begin(store: Store, suite: Suite, sources: Sequence[Source]) -> None:
             "datasets": datasets,
             "version": __version__,
             "python": platform.python_version(),
+            "libraries": {name: version(name) for name in LIBRARIES},
             "machine": f"{platform.system()} {platform.machine()}",
             "created": facts.get("created", now),
             "changed": now,

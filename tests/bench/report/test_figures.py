@@ -14,7 +14,7 @@ from reagent.bench.report.drawing import OTHERS, Sheet, inline
 from reagent.bench.report.examples import chosen_examples, distribution, heat_map, shaded
 from reagent.bench.report.reading import Run, read
 from reagent.bench.report.results import SOFT, Finding, findings
-from reagent.bench.report.tables import Missing
+from reagent.bench.report.tables import Missing, Table
 from reagent.views.plots import COLOUR
 
 
@@ -85,6 +85,7 @@ def test_convergence_has_a_line_for_each_replacer(sheets: list[Sheet]) -> None:
     found = convergence(*numbers([*curve("roberta", 0.01), *curve("random", 0.001)]))
     assert not isinstance(found, Missing)
     figure, table = found
+    assert isinstance(table, Table)
     lines = {line.get_label(): line for line in sheets[0].figure.axes[0].lines if line.get_marker() == "o"}
     assert list(lines["roberta"].get_xdata()) == [50, 100, 150, 200]  # type: ignore[arg-type]
     assert list(lines["roberta"].get_ydata()) == pytest.approx([0.5, 1.0, 1.5, 2.0])  # type: ignore[arg-type]
@@ -105,6 +106,26 @@ def test_probes_of_the_fast_preset_are_a_curve_too(sheets: list[Sheet]) -> None:
     lines = {line.get_label(): line for line in sheets[0].figure.axes[0].lines if line.get_marker() == "o"}
     assert set(lines) == {"as published", "fast"}
     assert list(lines["fast"].get_xdata()) == [32, 64, 128, 256]  # type: ignore[arg-type]
+
+
+def test_what_the_published_search_needs_to_be_as_good() -> None:
+    values = {32: (0.15, 0.1), 64: (0.3, 0.1), 128: (0.75, 0.1)}
+    fast = [
+        one
+        for n in (32, 64, 128, 256)
+        for one in several(
+            3,
+            [{"soft_nc": values.get(n, (0.1, 0.1)), "lds": (0.1 if n < 64 else 0.5, 0.0)}] * 3,
+            label=f"fast {n}",
+            settings={"preset": "fast", "probes": n},
+        )
+    ]
+    _figure, equal, points = convergence(*numbers([*curve("self", 0.01), *fast]))  # type: ignore[misc]
+    assert isinstance(equal, Table)
+    row = next(row for row in equal.rows if row[1].text == "Soft-NC")
+    assert [entry.text for entry in row[2:]] == ["50", "150", "> 200", "50"]
+    values_of_lds = [line["value"] for line in points.records if line["metric"] == "lds"]  # type: ignore[union-attr]
+    assert values_of_lds == pytest.approx([0.1, 0.5, 0.5, 0.5])
 
 
 def test_without_a_curve_convergence_is_left_out() -> None:

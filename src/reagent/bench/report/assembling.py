@@ -128,7 +128,16 @@ def _facts(run: Run) -> Iterable[tuple[str, str]]:
     yield "cells", f"{len(run.rows):,} done, {len(run.failures):,} failed"
     if run.rows:
         passes, seconds = sum(row.passes for row in run.rows), sum(row.seconds for row in run.rows)
-        yield "cost", f"{passes:,} forward passes and {seconds:,.0f} s for the explanations, without evaluation"
+        yield "cost", f"{passes:,} forward passes and {seconds:,.0f} s for these explanations, without evaluation"
+    if spent := facts.get("cost"):
+        yield (
+            "cost of the run",
+            f"{spent['forward_passes']:,.0f} forward passes, {spent['explaining_seconds']:,.0f} s of explaining and "
+            f"{spent['evaluating_seconds']:,.0f} s of evaluating",
+        )
+    made_with = {"Python": facts.get("python"), **(facts.get("libraries") or {})}
+    if made_with["Python"]:
+        yield "made with", ", ".join(f"{name} {version}" for name, version in made_with.items())
 
 
 def _counted(count: int, noun: str) -> str:

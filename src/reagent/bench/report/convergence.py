@@ -7,25 +7,28 @@ from typing import TYPE_CHECKING, Any
 from reagent.bench.report.contents import Drawing
 from reagent.bench.report.drawing import EDGE, INK, LINES, QUIET, Sheet, sheet
 from reagent.bench.report.reading import STAGE, Row, Run
-from reagent.bench.report.results import EQUAL, NAMES, REPLACED, SOFT, Finding, measures, shown
-from reagent.bench.report.tables import Column, Entry, Missing, Table, interval, number
+from reagent.bench.report.results import EQUAL, NAMES, PREDICTED, REPLACED, SOFT, Finding, measures, shown
+from reagent.bench.report.tables import NOTHING, Column, Entry, Missing, Table, interval, number
 from reagent.metrics import METRICS
+from reagent.metrics.statistics import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FEWEST = 4  # points of a curve
+PUBLISHED, FAST = "as published", "fast"
 _TITLE = "Convergence"
 
 
-def convergence(run: Run, found: Sequence[Finding]) -> tuple[Drawing, Table] | Missing:
-    """Curves of the log ratio to random over the budget: a panel for each metric, a line for each series."""
+def convergence(run: Run, found: Sequence[Finding]) -> tuple[Drawing | Table, ...] | Missing:
+    """Curves over the budget: a panel for each metric, a line for each series; and who reaches what with how much."""
     lines = _lines(run, found)
     if not lines:
         return Missing(
             _TITLE, f"no entry of ReAGent is there with {FEWEST} or more maximums of steps or probes, all else equal"
         )
-    return _draw(lines), _table(lines)
+    both = {PUBLISHED, FAST} == {line["preset"] for line in lines}
+    return (_draw(lines), *([_equal(lines)] if both else []), _table(lines))
 
 
 def _draw(lines: Sequence[dict[str, Any]]) -> Drawing:
@@ -41,8 +44,6 @@ def _draw(lines: Sequence[dict[str, Any]]) -> Drawing:
         axes.set_axis_off()
     for axes in panels[-columns:]:
         axes.set_xlabel("steps or probes", color=QUIET, **page.style())
-    for axes in panels[::columns]:
-        axes.set_ylabel("log ratio to random", color=QUIET, **page.style())
     if len(names) > 1:
         handles, texts = panels[0].get_legend_handles_labels()
         columns = min(6, len(names))
@@ -52,8 +53,9 @@ def _draw(lines: Sequence[dict[str, Any]]) -> Drawing:
         for text in legend.get_texts():
             text.set(color=INK, parse_math=False)
     caption = (
-        "Log ratio to random against the number of steps (as published, at most so many) or probes (fast, exactly so "
-        "many), with 95 % bootstrap intervals over examples. Each takes one forward pass, stopping tests one more. "
+        "Log ratio to random (LDS: the mean correlation) against the number of steps (as published, at most so many) "
+        "or probes (fast, exactly so many), with 95 % bootstrap intervals over examples. Each takes one forward pass, "
+        "stopping tests one more. "
         f"{names[0] if len(names) == 1 else f'{len(names)} series'}."
     )
     return page.drawing("convergence", _TITLE, caption)
@@ -70,13 +72,14 @@ def _panel(page: Sheet, axes: "Axes", metric: str, lines: Sequence[dict[str, Any
     axes.xaxis.set_minor_locator(NullLocator())
     for i, name in enumerate(names):
         some = [line for line in lines if line["series"] == name]
-        x, y = ([line[key] for line in some] for key in ("budget", "log_ratio"))
-        low, high = ([_or(line[key], line["log_ratio"]) for line in some] for key in ("low", "high"))
+        x, y = ([line[key] for line in some] for key in ("budget", "value"))
+        low, high = ([_or(line[key], line["value"]) for line in some] for key in ("low", "high"))
         colour = LINES[i % len(LINES)]
         axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
         axes.plot(x, y, "o-", color=colour, markersize=3.5, linewidth=1.4, label=page.words(name, 48))
     better = "" if METRICS[metric].higher_is_better else " (lower is better)"
     axes.set_title(page.words(NAMES[metric] + better), color=INK, **page.style(9))
+    axes.set_ylabel(_said(metric), color=QUIET, **page.style())
     page.tidy(axes)
 
 
@@ -97,14 +100,14 @@ def _budget(row: Row) -> int | None:
 
 
 def _lines(run: Run, found: Sequence[Finding]) -> list[dict[str, Any]]:
-    """One line for each point: series, metric, budget, log ratio and its interval."""
+    """One line for each point: series, metric, budget, value and its interval."""
     have = measures(found)
-    metrics = [name for family in (SOFT, REPLACED, EQUAL) for name in family.metrics if name in have]
+    metrics = [name for family in (SOFT, EQUAL, REPLACED, PREDICTED) for name in family.metrics if name in have]
     at = shown(found)
     series: dict[tuple[Any, ...], dict[int, str]] = defaultdict(dict)
     for row in run.rows:
         if (budget := _budget(row)) is not None:
-            kind = "as published" if "max_steps" in row.settings else "fast"
+            kind = PUBLISHED if "max_steps" in row.settings else FAST
             rest = tuple(sorted((k, str(v)) for k, v in row.settings.items() if k not in (*STAGE, "probes")))
             series[row.model, row.dataset, row.replacer, kind, rest][budget] = row.label
     series = {key: points for key, points in series.items() if len(points) >= FEWEST}
@@ -118,16 +121,25 @@ def _lines(run: Run, found: Sequence[Finding]) -> list[dict[str, Any]]:
             "preset": key[3],
             "metric": metric,
             "budget": budget,
-            "log_ratio": finding.log_ratio,
-            "low": finding.comparison.log_ratio.low,
-            "high": finding.comparison.log_ratio.high,
+            "of": _said(metric),
+            **_value(finding)._asdict(),
         }
         for metric in metrics
         for key, points in series.items()
         for budget, label in sorted(points.items())
         for finding in [at.get((key[0], key[1], label, metric))]
-        if finding is not None and finding.log_ratio is not None
+        if finding is not None and _value(finding).value is not None
     ]
+
+
+def _value(finding: Finding) -> Estimate:
+    """The log ratio to random; of correlations, which have none, the mean."""
+    found = finding.comparison
+    return found.mean if found.metric in PREDICTED.metrics else found.log_ratio
+
+
+def _said(metric: str) -> str:
+    return "mean correlation" if metric in PREDICTED.metrics else "log ratio to random"
 
 
 def _names(series: Mapping[tuple[Any, ...], object]) -> dict[tuple[Any, ...], str]:
@@ -142,24 +154,69 @@ def _names(series: Mapping[tuple[Any, ...], object]) -> dict[tuple[Any, ...], st
 
 
 def _table(lines: Sequence[dict[str, Any]]) -> Table:
-    names = ("series", "metric", "budget", "log_ratio")
+    names = ("series", "metric", "budget", "value")
     return Table(
         id="convergence",
         title=_TITLE,
-        caption="The points of the curves: log ratio to random at each number of steps or probes.",
-        columns=(*(Column(name.replace("_", " "), is_number=name not in names[:2]) for name in names), Column("95 %")),
+        caption="The points of the curves: log ratio to random, of LDS the mean, at each number of steps or probes.",
+        columns=(*(Column(name, is_number=name not in names[:2]) for name in names), Column("95 %")),
         rows=tuple(
             (
                 Entry(line["series"]),
                 Entry(NAMES[line["metric"]]),
                 Entry(f"{line['budget']:,}"),
-                Entry(number(line["log_ratio"])),
+                Entry(number(line["value"])),
                 Entry(interval(line["low"], line["high"]), quiet=True),
             )
             for line in lines
         ),
         records=tuple(lines),
     )
+
+
+def _equal(lines: Sequence[dict[str, Any]]) -> Table:
+    """Which budget the published search needs to be as faithful as the fast preset is with each of its budgets."""
+    places: dict[tuple[str, ...], dict[tuple[str, int], float]] = defaultdict(dict)
+    for line in lines:
+        place = tuple(line[name] for name in ("model", "dataset", "replacer", "metric"))
+        places[place][line["preset"], line["budget"]] = line["value"]
+    budgets = sorted({line["budget"] for line in lines if line["preset"] == FAST})
+    most = max(line["budget"] for line in lines if line["preset"] == PUBLISHED)
+    rows: list[tuple[Entry, ...]] = []
+    records: list[dict[str, Any]] = []
+    for (model, dataset, replacer, metric), values in places.items():
+        published = {budget: value for (preset, budget), value in values.items() if preset == PUBLISHED}
+        entries = [Entry(dataset), Entry(NAMES[metric])]
+        for budget in budgets:
+            wanted = values.get((FAST, budget))
+            needed = _needed(published, wanted, METRICS[metric].higher_is_better)
+            entries.append(Entry(NOTHING if wanted is None else f"{needed:,}" if needed else f"> {most:,}"))
+            where = {"model": model, "dataset": dataset, "replacer": replacer, "metric": metric}
+            records.append({**where, "fast": budget, "value": wanted, "published": needed})
+        rows.append(tuple(entries))
+    return Table(
+        id="equal_faithfulness",
+        title="Passes at equal faithfulness",
+        caption="Below each number of probes of the fast preset: the fewest steps with which the published search is "
+        f"on average at least as faithful. > {most:,}: with none of those tried.",
+        columns=(
+            *(Column(name, is_number=False) for name in ("dataset", "metric")),
+            *(Column(f"{budget:,}", "as good as fast with") for budget in budgets),
+        ),
+        rows=tuple(rows),
+        records=tuple(records),
+    )
+
+
+def _needed(values: Mapping[int, float], wanted: float | None, higher: bool) -> int | None:
+    """The smallest budget with a value that is at least as good.
+
+    >>> _needed({32: 0.1, 64: 0.4, 128: 0.3}, 0.3, higher=True), _needed({32: 0.1}, 0.3, higher=True)
+    (64, None)
+    """
+    if wanted is None:
+        return None
+    return min((b for b, value in values.items() if (value >= wanted if higher else value <= wanted)), default=None)
 
 
 def _or(value: float | None, other: float) -> float:
