@@ -41,10 +41,20 @@ def study() -> list[Cell]:
 
 def test_a_method_that_doubles_random_has_the_logarithm_of_two() -> None:
     table = full_table(*numbers(study()), SOFT)
-    assert texts(table) == [
-        ["smollm2", "reagent", f"{math.log(2):.3f}", "0.000*"],
-        ["smollm2", "lime", "0.000*", f"{math.log(2):.3f}"],
-    ]
+    doubled, equal = [f"{math.log(2):.3f}", "[0.693, 0.693]"], ["0.000*", "[0.000, 0.000]"]
+    reagent, lime = texts(table)
+    assert reagent == ["smollm2", "reagent", *doubled, *equal]
+    assert lime[:3] + lime[4:] == ["smollm2", "lime", equal[0], *doubled]
+    low, high = map(float, lime[3].strip("[]").split(","))  # as good as random on average, not on each example
+    assert low < 0 < high
+
+
+def test_what_is_significant_only_before_the_correction_has_a_mark() -> None:
+    given = [{"soft_ns": (0.2 + 0.01 * i, 0.1)} for i in range(6)]  # p = 2 / 2⁶, and three tests
+    cells = [cell for method in ("reagent", "lime", "occlusion") for cell in several(6, given, method=method)]
+    table = full_table(*numbers(cells), SOFT)
+    assert [row[2][-1] for row in texts(table)] == ["°"] * 3
+    assert any(note.startswith("°") for note in table.notes)  # type: ignore[union-attr]
 
 
 def test_the_asterisk_is_the_wilcoxon_test() -> None:

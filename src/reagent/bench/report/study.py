@@ -6,7 +6,7 @@ from typing import Any
 
 from reagent.bench.report.published import CAUTION, published_name
 from reagent.bench.report.reading import Run
-from reagent.bench.report.results import NAMES, SOFT, Family, Finding, measures, shown
+from reagent.bench.report.results import ALPHA, NAMES, SOFT, Family, Finding, measures, shown
 from reagent.bench.report.tables import (
     Column,
     Entry,
@@ -27,6 +27,7 @@ _RATIO = (
     "0 is as good as random"
 )
 _STAR = "* p > .05 in the Wilcoxon signed-rank test: not significantly different from random."
+_ONCE = "° significant by itself, but not once p is corrected (Holm) over all entries, tasks and models of the metric."
 _NONE = "–: not measured, or no logarithm, since one of the means is 0 or below; the means are in the data."
 _DOWN = "↓: lower is better, so that below 0 is better than random."
 _PART = "† over a part of the examples, models or tasks, since others are missing: never marked as best."
@@ -52,12 +53,13 @@ def full_table(run: Run, found: Sequence[Finding], family: Family) -> Table | Mi
         for metric in metrics:
             entries = [at.get((model, dataset, label, metric)) for model, label in pairs]
             columns.append([Entry(_starred(finding)) for finding in entries])
-            heads.append(Column(_heading(metric), dataset))
+            columns.append([Entry(_range(finding), quiet=True) for finding in entries])
+            heads += [Column(_heading(metric), dataset), Column("95 %", dataset)]
     kept = [f for f in found if f.comparison.metric in metrics]
     return Table(
         id=f"full_{family.id}",
         title=f"Full results: {family.title.lower()}",
-        caption=f"{_RATIO}. Intervals and corrected p-values are in the data. {_cases(kept)}",
+        caption=f"{_RATIO}. With bootstrap intervals over examples. {_cases(kept)}",
         columns=tuple(heads),
         rows=transposed(columns),
         records=tuple(f.record() for f in kept),
@@ -169,7 +171,7 @@ def beside_the_paper(run: Run, found: Sequence[Finding]) -> Table | Missing:
         columns=tuple(heads),
         rows=transposed(columns),
         records=tuple(finding.record() for finding in at.values()),
-        notes=(_STAR,),
+        notes=(_STAR, *([_ONCE] if _has(columns, "°") else [])),
     )
 
 
@@ -225,11 +227,18 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _mark(finding: Finding) -> str:
-    return ("" if finding.significant else "*") + ("†" if finding.is_partial else "")
+    chance = "*" if not finding.significant else "°" if (finding.comparison.adjusted_p or 0) > ALPHA else ""
+    return chance + ("†" if finding.is_partial else "")
 
 
 def _starred(finding: Finding | None) -> str:
     return number(None) if finding is None else number(finding.log_ratio, mark=_mark(finding))
+
+
+def _range(finding: Finding | None) -> str:
+    if finding is None or finding.log_ratio is None:
+        return ""
+    return interval(finding.comparison.log_ratio.low, finding.comparison.log_ratio.high)
 
 
 def _printed(finding: Finding | None) -> str:
@@ -250,7 +259,7 @@ def _cases(found: Sequence[Finding]) -> str:
 def _notes(metrics: Sequence[str], columns: Sequence[Sequence[Entry]]) -> tuple[str, ...]:
     """What the marks mean, where there are any."""
     lower = not all(METRICS[metric].higher_is_better for metric in metrics)
-    signs = {"*": _STAR, "†": _PART, number(None): _NONE}
+    signs = {"*": _STAR, "°": _ONCE, "†": _PART, number(None): _NONE}
     return (*(note for sign, note in signs.items() if _has(columns, sign)), *([_DOWN] if lower else []))
 
 
