@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check benchmark clean
+.PHONY: help install demo test check benchmark study clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,6 +50,9 @@ benchmark: $(STAMP)  ## measure speed and agreement (hours); JSON in docs/benchm
 	$(if $(INSEQ_PYTHON),$(BIN)/python benchmarks/inseq_comparison.py --inseq-python $(INSEQ_PYTHON) > docs/benchmarks/inseq.json)
 	$(BIN)/python benchmarks/agreement.py --out docs/benchmarks/agreement.json > /dev/null
 	$(BIN)/python benchmarks/report.py docs/benchmarks
+
+study: $(STAMP)  ## tables and figures of the study, from its records in docs/study
+	@for run in docs/study/*.sqlite; do $(BIN)/reagent bench report $$run --out $${run%.sqlite}; done
 
 clean:  ## remove what the other targets made, but not the model cache
 	rm -rf .venv build dist demo.html .pytest_cache .mypy_cache .ruff_cache
