@@ -23,4 +23,5 @@ def test_results_follow_from_the_records(records: Path) -> None:
         for name in ("model", "dataset", "label", "metric", "measure"):
             assert told[name] == line[name]
         for name in ("log_ratio", "log_ratio_low", "mean", "random", "adjusted_p"):
-            assert (float(told[name]) if told[name] else None) == pytest.approx(line[name], rel=1e-6, abs=1e-12)
+            value = line[name]
+            assert not told[name] if value is None else float(told[name]) == pytest.approx(value, rel=1e-6, abs=1e-12)
