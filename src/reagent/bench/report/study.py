@@ -53,7 +53,7 @@ def full_table(run: Run, found: Sequence[Finding], family: Family) -> Table | Mi
         for metric in metrics:
             entries = [at.get((model, dataset, label, metric)) for model, label in pairs]
             columns.append([Entry(_starred(finding)) for finding in entries])
-            columns.append([Entry(_range(finding), quiet=True) for finding in entries])
+            columns.append([_range(None if finding is None else finding.comparison.log_ratio) for finding in entries])
             heads += [Column(_heading(metric), dataset), Column("95 %", dataset)]
     kept = [f for f in found if f.comparison.metric in metrics]
     return Table(
@@ -129,7 +129,7 @@ def lds_table(run: Run, found: Sequence[Finding]) -> Table | Missing:
         means = [Estimate(None, None, None) if f is None else f.comparison.mean for f in entries]
         marks = ["" if f is None else _mark(f) for f in entries]
         columns.append([Entry(number(e.value, mark=mark)) for e, mark in zip(means, marks, strict=True)])
-        columns.append([Entry(interval(e.low, e.high) if e.value is not None else "", quiet=True) for e in means])
+        columns.append([_range(e) for e in means])
         heads += [Column("LDS ↑", dataset), Column("95 %", dataset)]
     return Table(
         id="lds",
@@ -235,10 +235,10 @@ def _starred(finding: Finding | None) -> str:
     return number(None) if finding is None else number(finding.log_ratio, mark=_mark(finding))
 
 
-def _range(finding: Finding | None) -> str:
-    if finding is None or finding.log_ratio is None:
-        return ""
-    return interval(finding.comparison.log_ratio.low, finding.comparison.log_ratio.high)
+def _range(estimate: Estimate | None) -> Entry:
+    if estimate is None or estimate.value is None:
+        return Entry("", quiet=True)
+    return Entry(interval(estimate.low, estimate.high), quiet=True)
 
 
 def _printed(finding: Finding | None) -> str:
