@@ -7,12 +7,13 @@ when a token was replaced minus when it was kept for the first two, and `fast` i
     python benchmarks/agreement.py --out docs/benchmarks/agreement.json
 
 prints the JSON too. Every prompt is saved when it is done, and running it again goes on; `--answers DIR` also keeps
-what the model answered, so that another estimate from the same probes needs no model.
+what the model answered, so that another estimate needs it only for texts that it has not seen.
 """
 
 import argparse
 import json
-from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,33 +21,32 @@ import numpy as np
 from prompts import LENGTHS
 
 import reagent
-from reagent.methods.effects import Design, Effects, estimate
+from reagent.methods.effects import Design, Effects
 from reagent.methods.reagent import gain
 from reagent.methods.reagent_fast import Fast, deal
 from reagent.models.case import Case, Floats, Ids, Mask
-from reagent.models.protocol import Model
+from reagent.models.protocol import Model, TargetScores
 from reagent.replacers import make_replacer
 from reagent.replacers.proposals import Proposals
 
 COUNTS = (32, 64, 96, 128, 256)
 MORE = (512,)  # the published sum gets a longer run
 REFERENCE = 4096
+RUNS = 4  # of the preset, with a seed each
 
 
 class Bench:
-    """One prompt with its proposals."""
+    """One prompt with its proposals. What was asked once is remembered."""
 
     def __init__(self, model: Model, prompt: str, replacer: str, answers: Path | None = None) -> None:
-        self.model = model
-        self.answers = answers  # where answers are kept: a name to which each question adds its own
         self.case: Case = model.case(prompt, max_new_tokens=1).with_logprobs(model)
         self.table: Proposals = make_replacer(replacer).propose(model, self.case, np.random.default_rng(0))
         self.free = np.flatnonzero(self.table.replaceable[: len(self.case.input)])
-
-    def ask(self, replaced: Mask, columns: Ids) -> Floats:
-        """log p(target) with the given replacements; a short prompt has few different ones, and each is asked once."""
-        different, which = np.unique(self.table.sequences(replaced, columns, self.free), axis=0, return_inverse=True)
-        return self.case.answers(self.model, different).value[which, 0]
+        self.model, self.file = model, answers and answers.with_name(f"{answers.name}.npz")
+        self.known: dict[bytes, float] = {}
+        if self.file and self.file.exists():
+            with np.load(self.file) as kept:
+                self.known = dict(zip(map(bytes, kept["texts"]), kept["values"].tolist(), strict=True))
 
     def design(self, replaced: Mask, uniform: Floats) -> Design:
         return Design(replaced, self.table.columns(uniform, self.free), self.table.normalised[self.free])
@@ -54,22 +54,31 @@ class Bench:
     def drop(self, design: Design) -> Floats:
         return self.case.values[0] - self.ask(design.replaced, design.column)
 
-    def fast(self, probes: int, seed: int) -> tuple[Design, Floats]:
-        hand = max(1, round(Fast().ratio * len(self.free)))
-        rng = np.random.default_rng([seed, 1])
-        replaced, uniform = deal(len(self.free), hand, probes, self.table.strata(16), rng)
-        design = self.design(replaced, uniform)
-        return design, self.kept(f"{probes} of seed {seed}", lambda: self.drop(design))
+    def ask(self, replaced: Mask, columns: Ids) -> Floats:
+        """log p(target) with the given replacements."""
+        return self.score(self.table.sequences(replaced, columns, self.free))
 
-    def kept(self, name: str, ask: Callable[[], Floats]) -> Floats:
-        """What was answered before, if answers are kept."""
-        file = self.answers and self.answers.with_name(f"{self.answers.name} {name}.npy")
-        if file and file.exists():
-            return np.asarray(np.load(file))
-        y = ask()
-        if file:
-            np.save(file, y)
-        return y
+    def score(self, sequences: Ids) -> Floats:
+        texts = [text.tobytes() for text in sequences]
+        new = {text: i for i, text in enumerate(texts) if text not in self.known}
+        if new:
+            values = self.case.answers(self.model, sequences[list(new.values())]).value[:, 0]
+            self.known |= dict(zip(new, values.tolist(), strict=True))
+        return np.array([self.known[text] for text in texts])
+
+    def save(self) -> None:
+        if self.file:
+            texts = np.frombuffer(b"".join(self.known), dtype=np.uint8).reshape(len(self.known), -1)
+            np.savez_compressed(self.file, texts=texts, values=np.array(list(self.known.values())))
+
+    def fast(self, probes: int, seed: int) -> Effects:
+        """The preset itself, with exactly so many probes."""
+        found = Fast(probes=probes).attribute(
+            _Remembering(self), self.case, self.table, np.random.default_rng([seed, 1])
+        )
+        assert found.effects is not None
+        assert found.stderr is not None
+        return Effects(found.effects[0][self.free], found.stderr[0][self.free])
 
     def published(self, probes: int, seed: int, dealt: bool) -> tuple[Mask, Floats]:
         """Replaced sets of 30 %, and the published response g of each."""
@@ -80,9 +89,22 @@ class Bench:
         else:
             replaced = np.argsort(np.argsort(rng.random((probes, n)), axis=1), axis=1) < hand
             uniform = rng.random((probes, n))
-        name = f"published {probes} of seed {seed}{' dealt' if dealt else ''}"
-        after = self.kept(name, lambda: self.ask(replaced, self.table.columns(uniform, self.free)))
+        after = self.ask(replaced, self.table.columns(uniform, self.free))
         return replaced, gain(np.exp(self.case.values[0]) - np.exp(after))
+
+
+class _Remembering:
+    """The model as the method sees it, through what is remembered."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.bench.model, name)
+
+    def score(self, sequences: Ids, *_: Ids) -> TargetScores:
+        values = self.bench.score(sequences)[:, None]
+        return TargetScores(values, np.zeros(values.shape, dtype=np.int64))
 
 
 def centred_means(replaced: Mask, g: Floats) -> Floats:
@@ -105,34 +127,21 @@ def compare(found: Floats, reference: Floats) -> dict[str, float]:
 
 def covered(found: Effects, reference: Floats) -> dict[str, float]:
     """How many 95 % intervals hold the reference: of all tokens, and of the five with the largest effects."""
-    inside = abs(found.mean - reference) < 1.96 * found.stderr
+    inside = abs(found.mean - reference) <= 1.96 * found.stderr + 1e-9
     return {"covered": float(inside.mean()), "covered_top5": float(inside[np.argsort(-abs(reference))[:5]].mean())}
 
 
-def coverage(design: Design, y: Floats, reference: Floats) -> dict[int, dict[str, float]]:
-    """Intervals from disjoint parts of the reference's probes, each as if it were a run of its own."""
-    result = {}
-    for n in (64, 128, 256):
-        parts = [slice(start, start + n) for start in range(0, len(y) - n + 1, max(n, 128))]
-        fits = [estimate(Design(design.replaced[p], design.column[p], design.weights), y[p]) for p in parts]
-        result[n] = _mean([covered(fit, reference) for fit in fits]) | {"runs": len(parts)}
-    return result
-
-
-def measure(bench: Bench, seeds: int) -> dict[str, Any]:
+def measure(bench: Bench) -> dict[str, Any]:
     """The preset `fast`."""
-    design, y = bench.fast(REFERENCE, seed=1000)
-    reference = estimate(design, y)
+    reference = bench.fast(REFERENCE, seed=1000)
     result: dict[str, Any] = {"tokens": len(bench.free), "target": bench.case.completion, "fast": {}}
-    result["coverage"] = coverage(design, y, reference.mean)
-    runs = [bench.fast(max(COUNTS), seed) for seed in range(seeds)]
     for n in COUNTS:
-        fits = [estimate(d.first(n, len(bench.free)), y[:n]) for d, y in runs]
+        fits = [bench.fast(n, seed) for seed in range(RUNS)]
         rows = [compare(fit.mean, reference.mean) | covered(fit, reference.mean) for fit in fits]
-        entry = {key: float(np.mean([row[key] for row in rows])) for key in rows[0]}
-        if len(fits) > 1:
-            entry["two_seeds"] = float(np.corrcoef(fits[0].mean, fits[1].mean)[0, 1])
-        result["fast"][n] = entry
+        result["fast"][n] = _mean(rows) | {
+            "two_seeds": float(np.mean([np.corrcoef(a.mean, b.mean)[0, 1] for a, b in pairwise(fits)])),
+            "runs": RUNS,
+        }
     return result
 
 
@@ -178,13 +187,14 @@ def main() -> None:
     arguments = parser.parse_args()
     done: dict[str, Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
     model = reagent.load_model(arguments.model)
-    parts = {"fast": measure, "published": measure_published}
+    parts = {"fast": measure, "published": partial(measure_published, seeds=arguments.seeds)}
     for part in arguments.estimators:
         for replacer, length, i in plan(arguments.replacers, arguments.lengths):
             key = f"{replacer} {length} {i}"
             if part not in done.get(key, {}):
                 bench = Bench(model, LENGTHS[length][i], replacer, arguments.answers and arguments.answers / key)
-                done[key] = done.get(key, {}) | parts[part](bench, arguments.seeds)
+                done[key] = done.get(key, {}) | parts[part](bench)
+                bench.save()
                 arguments.out.write_text(json.dumps(done, indent=1) + "\n")
     print(json.dumps(done))
 

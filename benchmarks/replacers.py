@@ -15,7 +15,6 @@ from agreement import Bench
 from antecedents import kept
 
 import reagent
-from reagent.methods.effects import estimate
 from reagent.methods.reagent_fast import deal
 
 REPLACERS = ("self", "infill", "pos", "random")
@@ -64,7 +63,7 @@ def main() -> None:
             held_out[name] = (replaced, bench.drop(design))
             rows[name][-1]["nats_lost_per_word"] = unnatural(bench, replaced[:12], design.column[:12])
         for name, bench in benches.items():
-            found = estimate(*bench.fast(arguments.probes, seed=0)).mean
+            found = bench.fast(arguments.probes, seed=0).mean
             start = prompt.index(country)
             spans = [(bench.case.input[j].start, bench.case.input[j].end) for j in bench.free]
             cause = [k for k, (a, b) in enumerate(spans) if a < start + len(country) and b > start]

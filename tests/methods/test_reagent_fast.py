@@ -9,7 +9,7 @@ from reagent.errors import InputError
 from reagent.explanation import Explanation
 from reagent.methods.effects import Effects
 from reagent.methods.protocol import Progress
-from reagent.methods.reagent_fast import deal, settled
+from reagent.methods.reagent_fast import Fast, deal, settled
 from reagent.models.case import Floats, Ids
 from reagent.models.local import LocalModel
 
@@ -120,7 +120,7 @@ def test_progress_hands_out_explanations_that_get_surer() -> None:
     assert (seen[-1].done, seen[-1].total) == (256, 256)
     partial = [p.partial for p in seen if p.partial is not None]
     assert all(isinstance(p, Explanation) for p in partial)
-    assert [p.cost.probes for p in partial] == [16, 32, 64, 128, 192, 256]
+    assert [p.cost.probes for p in partial] == [16, 32, 64, 80, 144, 208, 256]
     errors = [np.mean(p.stderr[0]) for p in partial]
     assert errors[-1] < errors[0]
 
@@ -144,6 +144,22 @@ def test_fewer_probes_are_the_first_of_more() -> None:
     few, many = (deal(29, 3, n, 10, np.random.default_rng(5)) for n in (64, 256))
     np.testing.assert_array_equal(few[0], many[0][:64])
     np.testing.assert_array_equal(few[1], many[1][:64])
+
+
+def test_hands_are_as_small_as_the_number_of_probes_allows() -> None:
+    """So that each token is replaced about six times by all probes together."""
+    assert [Fast(probes=n).hand(40) for n in (16, 32, 64, 128, 256)] == [4, 4, 4, 2, 1]
+    assert [Fast().hand(n) for n in (1, 28, 100, 1000)] == [1, 1, 2, 23]
+    assert Fast(probes=256, ratio=0.3).hand(40) == 12
+    shared = explain(additive(planted_costs()), PROMPT, target=" w0", replacer="random", probes=120)
+    assert shared.method["ratio"] == 0.05
+
+
+def test_the_ranking_is_not_looked_at_before_every_token_had_three_turns() -> None:
+    costs = planted_costs()
+    assert explain(additive(costs), PROMPT, target=" w0", replacer="random").cost.probes >= 3 * 24
+    few = explain(additive(costs[:4]), "w1 w2 w3 w4", target=" w0", replacer="random")
+    assert few.cost.probes == 16
 
 
 def test_settled_means_clear_of_the_rest_or_not_worth_settling() -> None:

@@ -89,7 +89,11 @@ def explain(
     max_steps: Annotated[int | None, typer.Option(metavar="N", help="paper: steps after which a run ends.")] = None,
     runs: Annotated[int | None, typer.Option(metavar="N", help="paper: independent runs to average.")] = None,
     ratio: Annotated[
-        float | None, typer.Option(metavar="R", help="Share of tokens replaced in each probe or step.")
+        float | None,
+        typer.Option(
+            metavar="R",
+            help="Share of tokens replaced in each probe or step; fast: by default 6 / probes, at most 0.1.",
+        ),
     ] = None,
     keep: Annotated[
         float | None,

@@ -4,8 +4,9 @@ Four things follow from what the published update really computes, a sum over th
 token happened to be replaced:
 
 - The steps need no order, so probes are drawn ahead and scored in large batches.
-- How often a token is drawn is noise. Tokens are dealt like cards: each is replaced once per deck, and
-  its candidates too are dealt, so that none is used twice before all were used.
+- How often a token is drawn is noise, and so is what else is replaced with it. Tokens are dealt like cards,
+  each once per deck, in hands as small as the number of probes allows; and so are the candidates of each,
+  so that none is used twice before all were used.
 - The sum grows with the number of steps. An effect does not: it is what replacing the token costs the
   target in log-probability, which adds up over tokens far better than the published response does.
 - One pass over prompt and continuation perturbs the context of every output token at once.
@@ -29,9 +30,11 @@ from reagent.models.protocol import Model
 from reagent.options import check_range, check_whole
 from reagent.replacers.proposals import Proposals
 
-BLOCK = 32
-EACH = 4  # where units are few, so many probes for each are looked at first
-COARSE_LOOK = 32  # a level that only says where to look closer is looked at earlier, and only for its first
+BLOCK, SMALLEST_BLOCK = 32, 16  # probes scored at once
+TURNS = 6  # how often each token is replaced by all probes together: more tokens at once than that takes are noise
+LARGEST_HAND = 0.1  # of the tokens, however few the probes
+FIRST_TURNS = 3  # how often each token was replaced before the ranking is looked at
+COARSE_LOOK = 32  # a level that only says where to look closer is looked at more often, and only for its first
 GLANCES = tuple(16 * 2**k for k in range(16))  # probes after which there is a picture for those who watch
 MOST_STRATA = 16
 RESPONSES = {"logprob": "nats", "g": "g"}  # what is measured of a probe, and its unit
@@ -44,14 +47,15 @@ class Fast:
 
     probes: int | None = None  # exactly so many; by default, until the top of every ranking is settled
     max_probes: int = 256  # where that ends at the latest
-    look: int = 64  # probes before the ranking is looked at, and between two looks
-    ratio: float = 0.1  # share of the tokens replaced in each probe
+    look: int = 64  # probes between two looks at the ranking
+    ratio: float | None = None  # share of the tokens replaced in each probe; by default what gives each its turns
     top: int = 3  # how many of the most important tokens must be told apart from the rest
     response: str = "logprob"  # or g, the published one
 
     def __post_init__(self) -> None:
         owner = "preset 'fast'"
-        check_range(owner, "ratio", self.ratio, 1e-9, 1)
+        if self.ratio is not None:
+            check_range(owner, "ratio", self.ratio, 1e-9, 1)
         for name in ("probes", "max_probes", "look", "top"):
             if getattr(self, name) is not None:
                 check_whole(owner, name, getattr(self, name), 1)
@@ -60,20 +64,38 @@ class Fast:
 
     @property
     def info(self) -> dict[str, Any]:
-        return {**asdict(self), "scores": HOW["positive"]}
+        return {**asdict(self), "ratio": self.share_replaced, "scores": HOW["positive"]}
+
+    @property
+    def most(self) -> int:
+        """How many probes there can be."""
+        return self.probes or self.max_probes
+
+    @property
+    def share_replaced(self) -> float:
+        """How much of the tokens a probe replaces.
+
+        >>> [fast.share_replaced for fast in (Fast(probes=32), Fast(probes=120), Fast(ratio=0.3))]
+        [0.1, 0.05, 0.3]
+        """
+        return min(LARGEST_HAND, TURNS / self.most) if self.ratio is None else self.ratio
+
+    def hand(self, tokens: int) -> int:
+        """How many tokens a probe replaces."""
+        return max(1, round(self.share_replaced * tokens))
 
     def attribute(
         self, model: Model, case: Case, proposals: Proposals, rng: np.random.Generator, report: Report = silent
     ) -> Attribution:
         """Explain all output tokens with the same probes."""
-        count = self.probes or self.max_probes
+        count = self.most
         free = np.flatnonzero(proposals.replaceable[:-1])  # the last target replaces nothing
-        hand = max(1, round(self.ratio * len(free)))
+        hand = self.hand(len(free))
         replaced, uniform = deal(len(free), hand, count, proposals.strata(MOST_STRATA), rng)
         columns = proposals.columns(uniform, free)
         rows = _Rows(case, free, Design(replaced, columns, proposals.normalised[free]))
         answers = np.empty((0, len(case.output)))
-        for stop in self._looks(count, EACH * len(free)):
+        for stop in self._looks(FIRST_TURNS * len(free) // hand):
             for block in _blocks(len(answers), stop):
                 sequences = proposals.sequences(replaced[block], columns[block], free)
                 answers = np.concatenate([answers, self._respond(model, case, sequences)])
@@ -96,10 +118,10 @@ class Fast:
         part = replace(self, probes=self.probes and share(self.probes), max_probes=share(self.max_probes))
         return part if level == levels - 1 else replace(part, look=min(self.look, COARSE_LOOK), top=1)
 
-    def _looks(self, count: int, enough: int) -> list[int]:
+    def _looks(self, first: int) -> list[int]:
         """After how many probes to look whether it is enough; the last is the end."""
-        first = min(self.look, max(enough, BLOCK // 2))
-        return [count] if self.probes else sorted({min(first, count), *range(self.look, count, self.look), count})
+        whole = max(1, -(-first // SMALLEST_BLOCK)) * SMALLEST_BLOCK
+        return [*(() if self.probes else range(whole, self.most, self.look)), self.most]
 
     def _respond(self, model: Model, case: Case, sequences: Ids) -> Floats:
         """What each probe cost each target; [probes, targets]."""
