@@ -21,9 +21,10 @@ import numpy as np
 from prompts import LENGTHS
 
 import reagent
+from reagent.methods.dealing import deal
 from reagent.methods.effects import Design, Effects
 from reagent.methods.reagent import gain
-from reagent.methods.reagent_fast import Fast, deal
+from reagent.methods.reagent_fast import Fast
 from reagent.models.case import Case, Floats, Ids, Mask
 from reagent.models.protocol import Model, TargetScores
 from reagent.replacers import make_replacer

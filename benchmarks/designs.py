@@ -15,8 +15,8 @@ from prompts import MEDIUM
 
 import reagent
 from reagent.explanation import SURE
+from reagent.methods.dealing import deal
 from reagent.methods.effects import Design, Effects, estimate
-from reagent.methods.reagent_fast import deal
 from reagent.models.case import Floats, Mask
 
 COUNTS = (64, 128, 256)

@@ -15,7 +15,7 @@ from agreement import Bench
 from antecedents import kept
 
 import reagent
-from reagent.methods.reagent_fast import deal
+from reagent.methods.dealing import deal
 
 REPLACERS = ("self", "infill", "pos", "random")
 

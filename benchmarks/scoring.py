@@ -17,7 +17,7 @@ import torch
 from prompts import DEMO, FORTY_TWO, LONG
 
 import reagent
-from reagent.methods.reagent_fast import deal
+from reagent.methods.dealing import deal
 from reagent.models.local import LocalModel
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from reagent.methods.dealing import deal
 from reagent.methods.effects import Design, _BetweenEffects, _BetweenProbes, _guess, _Occurrences, estimate
-from reagent.methods.reagent_fast import deal
 from reagent.models.case import Floats
 
 CANDIDATES = 10

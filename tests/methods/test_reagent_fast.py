@@ -7,11 +7,13 @@ from methods.planted import WORDS, additive, both_needed
 from reagent import explain
 from reagent.errors import InputError
 from reagent.explanation import Explanation
+from reagent.methods.dealing import Dealer, deal
 from reagent.methods.effects import Effects
 from reagent.methods.protocol import Progress
-from reagent.methods.reagent_fast import Fast, deal, settled
+from reagent.methods.reagent_fast import Fast, settled
 from reagent.models.case import Floats, Ids
 from reagent.models.local import LocalModel
+from reagent.models.scripted import ScriptedModel
 
 PROMPT = " ".join(f"w{i % 12 + 1}" for i in range(24))
 
@@ -90,8 +92,6 @@ def test_an_earlier_output_token_can_be_the_cause() -> None:
         table[:, 0] = 6.0 * (context[:, -1] == 5)
         return table
 
-    from reagent.models.scripted import ScriptedModel
-
     why = explain(ScriptedModel(WORDS, logits), "w1 w2 w3 w4", target=" w5 w0", replacer="random", probes=96)
     assert why.top(1, target=1)[0].position == 4
     assert why.scores[1][4] > 0.9
@@ -120,7 +120,7 @@ def test_progress_hands_out_explanations_that_get_surer() -> None:
     assert (seen[-1].done, seen[-1].total) == (256, 256)
     partial = [p.partial for p in seen if p.partial is not None]
     assert all(isinstance(p, Explanation) for p in partial)
-    assert [p.cost.probes for p in partial] == [16, 32, 64, 80, 144, 208, 256]
+    assert [p.cost.probes for p in partial] == [16, 32, 64, *range(80, 256, 32), 256]
     errors = [np.mean(p.stderr[0]) for p in partial]
     assert errors[-1] < errors[0]
 
@@ -160,6 +160,37 @@ def test_the_ranking_is_not_looked_at_before_every_token_had_three_turns() -> No
     assert explain(additive(costs), PROMPT, target=" w0", replacer="random").cost.probes >= 3 * 24
     few = explain(additive(costs[:4]), "w1 w2 w3 w4", target=" w0", replacer="random")
     assert few.cost.probes == 16
+
+
+def test_further_turns_go_to_tokens_whose_effect_is_least_known() -> None:
+    turns, planted = np.zeros(24, dtype=int), additive(planted_costs())
+
+    def logits(context: Ids) -> Floats:
+        turns[:] += (context != np.array([i % 12 + 1 for i in range(24)])).sum(0)
+        return planted.logits(context)
+
+    explain(ScriptedModel(WORDS, logits), PROMPT, target=" w0", replacer="random", probes=144)
+    assert turns.sum() == 144
+    assert turns.min() >= 3
+    assert set(np.argsort(-turns)[:2]) == {3, 11}
+
+
+def test_a_share_that_was_asked_for_is_dealt_evenly() -> None:
+    turns = np.zeros(24, dtype=int)
+
+    def logits(context: Ids) -> Floats:
+        turns[:] += (context != np.array([i % 12 + 1 for i in range(24)])).sum(0)
+        return additive(planted_costs()).logits(context)
+
+    explain(ScriptedModel(WORDS, logits), PROMPT, target=" w0", replacer="random", probes=144, ratio=0.01)
+    np.testing.assert_array_equal(turns, 6)
+
+
+def test_turns_end_where_all_candidates_were_used() -> None:
+    dealer = Dealer(2, 1, 3, np.random.default_rng(0))
+    replaced, uniform = dealer.where_open(6, np.array([1.0, 0.01]), enough=3)
+    np.testing.assert_array_equal(replaced.sum(0), 3)
+    np.testing.assert_array_equal(np.sort((uniform[replaced[:, 0], 0] * 3).astype(int)), [0, 1, 2])
 
 
 def test_settled_means_clear_of_the_rest_or_not_worth_settling() -> None:

@@ -47,6 +47,14 @@ class Design:
     column: Ids  # [probes, tokens], read only where replaced
     weights: Floats  # [tokens, candidates], each row sums to 1
 
+    @classmethod
+    def empty(cls, weights: Floats) -> "Design":
+        return cls(np.zeros((0, len(weights)), dtype=np.bool_), np.zeros((0, len(weights)), dtype=np.int64), weights)
+
+    def and_then(self, replaced: Mask, column: Ids) -> "Design":
+        """With further probes."""
+        return Design(np.concatenate([self.replaced, replaced]), np.concatenate([self.column, column]), self.weights)
+
     def first(self, probes: int, tokens: int) -> "Design":
         """The first probes only, and the first tokens only: what one target can see."""
         return Design(self.replaced[:probes, :tokens], self.column[:probes, :tokens], self.weights[:tokens])

@@ -5,8 +5,9 @@ token happened to be replaced:
 
 - The steps need no order, so probes are drawn ahead and scored in large batches.
 - How often a token is drawn is noise, and so is what else is replaced with it. Tokens are dealt like cards,
-  each once per deck, in hands as small as the number of probes allows; and so are the candidates of each,
-  so that none is used twice before all were used.
+  each once per deck, in hands as small as the number of probes allows, and so are the candidates of each,
+  so that none is used twice before all were used. Where hands are single tokens and all had three turns,
+  further turns go to the tokens whose effects are least known.
 - The sum grows with the number of steps. An effect does not: it is what replacing the token costs the
   target in log-probability, which adds up over tokens far better than the published response does.
 - One pass over prompt and continuation perturbs the context of every output token at once.
@@ -14,13 +15,13 @@ token happened to be replaced:
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from reagent.errors import UnknownNameError
 from reagent.explanation import SURE
+from reagent.methods.dealing import Dealer
 from reagent.methods.effects import Design, Effects, estimate
 from reagent.methods.protocol import Attribution, Progress, Report, silent
 from reagent.methods.reagent import gain
@@ -33,8 +34,7 @@ from reagent.replacers.proposals import Proposals
 BLOCK, SMALLEST_BLOCK = 32, 16  # probes scored at once
 TURNS = 6  # how often each token is replaced by all probes together: more tokens at once than that takes are noise
 LARGEST_HAND = 0.1  # of the tokens, however few the probes
-FIRST_TURNS = 3  # how often each token was replaced before the ranking is looked at
-COARSE_LOOK = 32  # a level that only says where to look closer is looked at more often, and only for its first
+FIRST_TURNS = 3  # how often each token is replaced before anything is concluded: one candidate may be harmless
 GLANCES = tuple(16 * 2**k for k in range(16))  # probes after which there is a picture for those who watch
 MOST_STRATA = 16
 RESPONSES = {"logprob": "nats", "g": "g"}  # what is measured of a probe, and its unit
@@ -47,7 +47,7 @@ class Fast:
 
     probes: int | None = None  # exactly so many; by default, until the top of every ranking is settled
     max_probes: int = 256  # where that ends at the latest
-    look: int = 64  # probes between two looks at the ranking
+    look: int = 32  # probes between two looks at the ranking
     ratio: float | None = None  # share of the tokens replaced in each probe; by default what gives each its turns
     top: int = 3  # how many of the most important tokens must be told apart from the rest
     response: str = "logprob"  # or g, the published one
@@ -90,19 +90,27 @@ class Fast:
         """Explain all output tokens with the same probes."""
         count = self.most
         free = np.flatnonzero(proposals.replaceable[:-1])  # the last target replaces nothing
-        hand = self.hand(len(free))
-        replaced, uniform = deal(len(free), hand, count, proposals.strata(MOST_STRATA), rng)
-        columns = proposals.columns(uniform, free)
-        rows = _Rows(case, free, Design(replaced, columns, proposals.normalised[free]))
-        answers = np.empty((0, len(case.output)))
-        for stop in self._looks(FIRST_TURNS * len(free) // hand):
-            for block in _blocks(len(answers), stop):
-                sequences = proposals.sequences(replaced[block], columns[block], free)
+        strata = proposals.strata(MOST_STRATA)
+        enough = strata if (proposals.weights > 0).sum(-1).max(initial=0) == strata else None
+        dealer = Dealer(len(free), self.hand(len(free)), strata, rng)
+        one_by_one = self.ratio is None and dealer.deck == len(free)
+        first = _whole_blocks(FIRST_TURNS * dealer.deck)
+        rows = _Rows(case, free, Design.empty(proposals.normalised[free]))
+        answers, effects = np.empty((0, len(case.output))), list[Effects]()
+        for stop in self._stops(first):
+            if one_by_one and len(answers) >= first:
+                replaced, uniform = dealer.where_open(stop - len(answers), rows.open(effects), enough)
+            else:
+                replaced, uniform = dealer.decks(stop - len(answers))
+            columns = proposals.columns(uniform, free)
+            rows = rows.and_then(replaced, columns)
+            for sequences in _blocks(proposals.sequences(replaced, columns, free)):
                 answers = np.concatenate([answers, self._respond(model, case, sequences)])
-                seen = self._attribution(rows, answers) if block.stop in GLANCES and block.stop < stop else None
-                report(Progress(len(answers), count, "probes", partial=seen))
-            found = self._attribution(rows, answers)
-            if "unsettled" not in found.stopped:
+                if len(answers) < stop:
+                    report(Progress(len(answers), count, "probes"))
+            effects = rows.effects(answers)
+            found = self._attribution(rows, effects, stop)
+            if not self.probes and stop >= first and "unsettled" not in found.stopped:
                 count = stop
             report(Progress(stop, count, "probes", partial=found))
             if stop == count:
@@ -116,12 +124,12 @@ class Fast:
             return max(1, (count + level) // levels)
 
         part = replace(self, probes=self.probes and share(self.probes), max_probes=share(self.max_probes))
-        return part if level == levels - 1 else replace(part, look=min(self.look, COARSE_LOOK), top=1)
+        return part if level == levels - 1 else replace(part, top=1)  # a coarse level only says where to look
 
-    def _looks(self, first: int) -> list[int]:
-        """After how many probes to look whether it is enough; the last is the end."""
-        whole = max(1, -(-first // SMALLEST_BLOCK)) * SMALLEST_BLOCK
-        return [*(() if self.probes else range(whole, self.most, self.look)), self.most]
+    def _stops(self, first: int) -> list[int]:
+        """After how many probes to look at what was found; the last is the end."""
+        early = [count for count in GLANCES if count < first]
+        return [*(count for count in (*early, *range(first, self.most, self.look)) if count < self.most), self.most]
 
     def _respond(self, model: Model, case: Case, sequences: Ids) -> Floats:
         """What each probe cost each target; [probes, targets]."""
@@ -130,8 +138,7 @@ class Fast:
             return np.asarray(before - after)
         return gain(case.probability(before) - case.probability(after))
 
-    def _attribution(self, rows: "_Rows", answers: Floats) -> Attribution:
-        effects = [estimate(*rows.seen(answers, t)) for t in range(answers.shape[1])]
+    def _attribution(self, rows: "_Rows", effects: list[Effects], probes: int) -> Attribution:
         means = [rows.spread(t, e.mean) for t, e in enumerate(effects)]
         shared = [share(mean, rows.case.protected) for mean in means]
         ended = ["fixed" if self.probes else "settled" if settled(e, self.top) else "unsettled" for e in effects]
@@ -140,10 +147,10 @@ class Fast:
             effects=means,
             stderr=[rows.spread(t, e.stderr) for t, e in enumerate(effects)],
             effect_unit=RESPONSES[self.response],
-            steps=[len(answers)] * len(effects),
+            steps=[probes] * len(effects),
             stopped=["flat" if nothing else why for (_, nothing), why in zip(shared, ended, strict=True)],
             runs=[],
-            probes=len(answers),
+            probes=probes,
             stopping_tests=0,
         )
 
@@ -156,40 +163,30 @@ class _Rows:
     free: Ids
     design: Design
 
-    def seen(self, answers: Floats, t: int) -> tuple[Design, Floats]:
-        """What target t can see: the tokens before it."""
-        before = int(np.searchsorted(self.free, len(self.case.input) + t))
-        return self.design.first(len(answers), before), answers[:, t]
+    def and_then(self, replaced: Mask, column: Ids) -> "_Rows":
+        """With further probes."""
+        return replace(self, design=self.design.and_then(replaced, column))
+
+    def effects(self, answers: Floats) -> list[Effects]:
+        """Of the tokens before each target, on that target."""
+        return [estimate(self.design.first(len(answers), self._before(t)), y) for t, y in enumerate(answers.T)]
+
+    def open(self, effects: list[Effects]) -> Floats:
+        """How uncertain each token is, [free]: squared errors as shares of the largest effect, over all targets."""
+        variance = np.zeros(len(self.free))
+        for found in effects:
+            largest = float(abs(found.mean).max(initial=0.0))
+            variance[: len(found.mean)] += (found.stderr / largest) ** 2 if largest else 0.0
+        return variance
+
+    def _before(self, t: int) -> int:
+        """How many of the tokens that may be replaced stand before target t."""
+        return int(np.searchsorted(self.free, len(self.case.input) + t))
 
     def spread(self, t: int, values: Floats) -> Floats:
         row = np.zeros(len(self.case.input) + t)
         row[self.free[: len(values)]] = values
         return row
-
-
-def deal(size: int, hand: int, count: int, strata: int, rng: np.random.Generator) -> tuple[Mask, Floats]:
-    """Who is replaced in each probe, and the numbers in [0, 1) that choose by what; [count, size] both.
-
-    A deck holds every position once and is cut into hands of nearly equal size. The numbers of one
-    position fall once into each of `strata` equal parts before they fall into one twice.
-
-    >>> replaced, _ = deal(5, 2, 6, 3, np.random.default_rng(0))
-    >>> replaced[:3].sum(0).tolist(), replaced[:3].sum(1).tolist()
-    ([1, 1, 1, 1, 1], [2, 2, 1])
-    """
-    cards, numbers = rng.spawn(2)
-    replaced = np.zeros((count, size), dtype=np.bool_)
-    uniform = np.zeros((count, size))
-    hands = -(-size // hand)
-    order = np.zeros((strata, size))
-    for deck, start in enumerate(range(0, count, hands)):
-        if deck % strata == 0:
-            order = numbers.permuted(np.tile(np.arange(strata)[:, None], size), axis=0)
-        uniform[start : start + hands] = (order[deck % strata] + numbers.random(size)) / strata
-        for k, chosen in enumerate(np.array_split(cards.permutation(size), hands)):
-            if start + k < count:
-                replaced[start + k, chosen] = True
-    return replaced, uniform
 
 
 def settled(effects: Effects, top: int) -> bool:
@@ -202,8 +199,16 @@ def settled(effects: Effects, top: int) -> bool:
     return bool(((gap > error) | (gap + error < NEGLIGIBLE * largest)).all())
 
 
-def _blocks(start: int, stop: int) -> Iterator[slice]:
-    """What is scored at once; the first are small, since somebody may wait for the first picture."""
-    early = [count for count in GLANCES if start == 0 and count < min(BLOCK, stop)]
-    for begin, end in pairwise(sorted({start, *early, *range(start, stop, BLOCK), stop})):
-        yield slice(begin, end)
+def _whole_blocks(probes: int) -> int:
+    """So many probes, or a few more.
+
+    >>> _whole_blocks(0), _whole_blocks(16), _whole_blocks(17)
+    (16, 16, 32)
+    """
+    return SMALLEST_BLOCK * max(1, -(-probes // SMALLEST_BLOCK))
+
+
+def _blocks(sequences: Ids) -> Iterator[Ids]:
+    """What is scored at once."""
+    for start in range(0, len(sequences), BLOCK):
+        yield sequences[start : start + BLOCK]

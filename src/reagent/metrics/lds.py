@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reagent.methods.reagent_fast import MOST_STRATA, deal
+from reagent.methods.dealing import deal
+from reagent.methods.reagent_fast import MOST_STRATA
 from reagent.metrics.averages import Advance, ignore, mean_and_error
 from reagent.metrics.records import OfTarget, Result
 from reagent.metrics.subject import Subject
