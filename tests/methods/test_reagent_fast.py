@@ -43,11 +43,12 @@ def test_planted_causes_come_out_in_their_order(seed: int) -> None:
     assert why.method["preset"] == "fast"
 
 
-def test_intervals_cover_the_known_answer() -> None:
+@pytest.mark.parametrize("probes", [96, 144])  # hands of two; one at a time, and later where least is known
+def test_intervals_cover_the_known_answer(probes: int) -> None:
     costs = planted_costs()
     inside = []
     for seed in range(25):
-        options = {"replacer": "random", "replacer_options": {"candidates": 2000}, "probes": 96, "seed": seed}
+        options = {"replacer": "random", "replacer_options": {"candidates": 2000}, "probes": probes, "seed": seed}
         why = explain(additive(costs), PROMPT, target=" w0", **options)
         known = truth(costs, np.array([t.ids[0] for t in why.input]))
         inside.append(abs(np.array(why.effects[0]) - known) < 1.96 * np.array(why.stderr[0]) + 1e-9)
