@@ -282,7 +282,16 @@ def test_points_of_a_curve_are_no_entries_of_their_own() -> None:
 
 def test_cost_is_the_mean_over_cells() -> None:
     cells = [cell({}, example=i, why=explained(passes=passes)) for i, passes in enumerate((100, 300))]
-    assert texts(cost_table(read(Kept(cells)))) == [["reagent", "2", "200", "0.50"]]
+    assert texts(cost_table(read(Kept(cells)))) == [["reagent", "2", "200", "0.50", "–"]]
+
+
+def test_cost_says_how_sure_one_is_of_the_largest_effect() -> None:
+    why = explained()
+    cells = []
+    for i, share in enumerate((0.1, 0.2, 0.9)):
+        told = replace(why, effects=why.scores, stderr=tuple(tuple(share * x for x in row) for row in why.scores))
+        cells.append(cell({}, example=i, why=told))
+    assert texts(cost_table(read(Kept(cells))))[0][-1] == "20%"
 
 
 def test_two_methods_meet_on_the_examples_that_both_have() -> None:

@@ -47,6 +47,7 @@ class Row:
     passes: int
     seconds: float
     spread: float  # the share of units that the scores are spread over; 1: all alike
+    error: float | None  # the standard error of a row's largest effect, as a share of it; mean over rows
 
 
 @dataclass(frozen=True)
@@ -203,6 +204,7 @@ def _row(cell: Cell, why: Explanation, lengths: Lengths) -> Row:
         passes=cost.forward_passes,
         seconds=cost.seconds,
         spread=sum(_spread(why.scores[t]) for t in targets) / len(targets),
+        error=_error_of_the_largest(why, targets),
     )
 
 
@@ -213,6 +215,18 @@ def _spread(scores: Sequence[float]) -> float:
     (1.0, 0.25)
     """
     return math.exp(-sum(score * math.log(score) for score in scores if score > 0)) / len(scores)
+
+
+def _error_of_the_largest(why: Explanation, targets: Sequence[int]) -> float | None:
+    """The standard error of the largest effect on each target, by that effect; None where a method tells no errors."""
+    if why.effects is None or why.stderr is None:
+        return None
+    shares = []
+    for t in targets:
+        largest = max(range(len(why.effects[t])), key=why.effects[t].__getitem__)
+        if why.effects[t][largest] > 0:
+            shares.append(why.stderr[t][largest] / why.effects[t][largest])
+    return sum(shares) / len(shares) if shares else None
 
 
 def _at_greedy_length(

@@ -1,7 +1,7 @@
 """The tables of a study: full results, averages over models and over tasks, the paper's numbers, cost."""
 
 from collections.abc import Iterator, Sequence
-from statistics import mean
+from statistics import mean, median
 from typing import Any
 
 from reagent.bench.report.published import CAUTION, published_name
@@ -187,20 +187,29 @@ def cost_table(run: Run) -> Table:
                 "cells": len(rows),
                 "forward_passes": mean(row.passes for row in rows),
                 "seconds": mean(row.seconds for row in rows),
+                "error": median(errors) if (errors := [row.error for row in rows if row.error is not None]) else None,
             }
         )
     return Table(
         id="cost",
         title="Cost",
         caption="Forward passes of the explained model and seconds for one example, mean over all cells; without "
-        "loading, generating and evaluating. Backward passes of gradient methods are not counted.",
-        columns=(Column("method", is_number=False), Column("cells"), Column("forward passes"), Column("seconds")),
+        "loading, generating and evaluating. Backward passes of gradient methods are not counted. And how sure one is "
+        "then: the standard error of the largest effect by that effect, median over cells.",
+        columns=(
+            Column("method", is_number=False),
+            Column("cells"),
+            Column("forward passes"),
+            Column("seconds"),
+            Column("error of the largest effect"),
+        ),
         rows=tuple(
             (
                 Entry(str(line["label"])),
                 Entry(f"{line['cells']:,}"),
                 Entry(count(line["forward_passes"])),
                 Entry(number(line["seconds"], 2)),
+                Entry("–" if line["error"] is None else f"{line['error']:.0%}"),
             )
             for line in records
         ),
