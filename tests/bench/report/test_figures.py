@@ -15,6 +15,7 @@ from reagent.bench.report.examples import chosen_examples, distribution, heat_ma
 from reagent.bench.report.reading import Run, read
 from reagent.bench.report.results import SOFT, Finding, findings
 from reagent.bench.report.tables import Missing, Table
+from reagent.methods.reagent_fast import Fast
 from reagent.views.plots import COLOUR
 
 
@@ -98,7 +99,10 @@ def test_probes_of_the_fast_preset_are_a_curve_too(sheets: list[Sheet]) -> None:
         one
         for n in (32, 64, 128, 256)
         for one in several(
-            3, [{"soft_nc": (0.2, 0.1)}] * 3, label=f"fast {n}", settings={"preset": "fast", "probes": n}
+            3,
+            [{"soft_nc": (0.2, 0.1)}] * 3,
+            label=f"fast {n}",
+            settings={"preset": "fast", "probes": n, "ratio": Fast(probes=n).share_replaced},  # follows from n
         )
     ]
     found = convergence(*numbers([*curve("self", 0.01), *fast]))

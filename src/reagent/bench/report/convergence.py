@@ -9,6 +9,7 @@ from reagent.bench.report.drawing import EDGE, INK, LINES, QUIET, Sheet, sheet
 from reagent.bench.report.reading import STAGE, Row, Run
 from reagent.bench.report.results import EQUAL, NAMES, PREDICTED, REPLACED, SOFT, Finding, measures, shown
 from reagent.bench.report.tables import NOTHING, Column, Entry, Missing, Table, interval, number
+from reagent.methods.reagent_fast import Fast
 from reagent.metrics import METRICS
 from reagent.metrics.statistics import Estimate
 
@@ -42,7 +43,8 @@ def _draw(lines: Sequence[dict[str, Any]]) -> Drawing:
         _panel(page, axes, metric, [line for line in lines if line["metric"] == metric], names)
     for axes in panels[len(metrics) :]:
         axes.set_axis_off()
-    for axes in panels[-columns:]:
+    for axes in panels[: len(metrics)][-columns:]:  # the last of each column
+        axes.tick_params(labelbottom=True)
         axes.set_xlabel("steps or probes", color=QUIET, **page.style())
     if len(names) > 1:
         handles, texts = panels[0].get_legend_handles_labels()
@@ -99,6 +101,13 @@ def _budget(row: Row) -> int | None:
     return None if found is None else int(found)
 
 
+def _follows(row: Row) -> tuple[str, ...]:
+    """The budget, and what follows from it unless somebody set it."""
+    probes = row.settings.get("probes")
+    by_itself = probes is not None and row.settings.get("ratio") == Fast(probes=probes).share_replaced
+    return ("probes", "ratio") if by_itself else ("probes",)
+
+
 def _lines(run: Run, found: Sequence[Finding]) -> list[dict[str, Any]]:
     """One line for each point: series, metric, budget, value and its interval."""
     have = measures(found)
@@ -108,7 +117,7 @@ def _lines(run: Run, found: Sequence[Finding]) -> list[dict[str, Any]]:
     for row in run.rows:
         if (budget := _budget(row)) is not None:
             kind = PUBLISHED if "max_steps" in row.settings else FAST
-            rest = tuple(sorted((k, str(v)) for k, v in row.settings.items() if k not in (*STAGE, "probes")))
+            rest = tuple(sorted((k, str(v)) for k, v in row.settings.items() if k not in (*STAGE, *_follows(row))))
             series[row.model, row.dataset, row.replacer, kind, rest][budget] = row.label
     series = {key: points for key, points in series.items() if len(points) >= FEWEST}
     names = _names(series)
