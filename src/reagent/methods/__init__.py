@@ -43,7 +43,7 @@ METHODS: dict[str, MethodEntry] = {
     "reagent": MethodEntry(
         "replaces tokens and watches how much less likely the target becomes",
         "probabilities",
-        "64 to 256 for all targets together (fast); up to 6,000 for each target (paper)",
+        "up to 256 for all targets together (fast); up to 6,000 for each target (paper)",
         {
             "fast": (Fast(), "shared, dealt probes; effects in nats with standard errors; stops when settled"),
             "paper": (Published(), "as published: replace 30 %, keep 30 % in the stopping test, 3 runs of 1,000 steps"),
