@@ -59,8 +59,7 @@ def test_a_job_over_the_wire_and_ctrl_c_while_another_runs(tiny_folder: Path, tm
             with client.stream("GET", f"api/jobs/{name}/events") as stream:
                 seen = [line.removeprefix("event: ") for line in stream.iter_lines() if line.startswith("event: ")]
             assert seen[-1] == "done"
-            assert seen.count("token") >= 2  # the answer came piece by piece
-            assert seen.index("token") < seen.index("partial") < seen.index("done")
+            assert seen.index("token") < seen.index("partial") < seen.index("done")  # the answer, then its reasons
             assert (tmp_path / f"{name}.json").is_file()
             long = asked | {"method": "reagent", "preset": "paper"}
             waiting = client.post("api/jobs", json=long).json()["id"]
