@@ -163,28 +163,27 @@ def test_the_ranking_is_not_looked_at_before_every_token_had_three_turns() -> No
     assert few.cost.probes == 16
 
 
-def test_further_turns_go_to_tokens_whose_effect_is_least_known() -> None:
+def turns_of(**options: float) -> Ids:
+    """How often each token of PROMPT is replaced."""
     turns, planted = np.zeros(24, dtype=int), additive(planted_costs())
 
     def logits(context: Ids) -> Floats:
         turns[:] += (context != np.array([i % 12 + 1 for i in range(24)])).sum(0)
         return planted.logits(context)
 
-    explain(ScriptedModel(WORDS, logits), PROMPT, target=" w0", replacer="random", probes=144)
+    explain(ScriptedModel(WORDS, logits), PROMPT, target=" w0", replacer="random", **options)
+    return turns
+
+
+def test_further_turns_go_to_tokens_whose_effect_is_least_known() -> None:
+    turns = turns_of(probes=144)
     assert turns.sum() == 144
     assert turns.min() >= 3
     assert set(np.argsort(-turns)[:2]) == {3, 11}
 
 
 def test_a_share_that_was_asked_for_is_dealt_evenly() -> None:
-    turns = np.zeros(24, dtype=int)
-
-    def logits(context: Ids) -> Floats:
-        turns[:] += (context != np.array([i % 12 + 1 for i in range(24)])).sum(0)
-        return additive(planted_costs()).logits(context)
-
-    explain(ScriptedModel(WORDS, logits), PROMPT, target=" w0", replacer="random", probes=144, ratio=0.01)
-    np.testing.assert_array_equal(turns, 6)
+    np.testing.assert_array_equal(turns_of(probes=144, ratio=0.01), 6)
 
 
 def test_turns_end_where_all_candidates_were_used() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reagent.errors import InputError
+from reagent.errors import FileError, InputError
 from reagent.models import gguf
 
 TOKENS = ["<unk>", "<s>", "</s>", *"abcdefgh", "Ġ", "ab", "cd", "Ġa"]
@@ -137,7 +137,7 @@ def test_a_beginning_that_is_no_token_is_one_line(tmp_path: Path, monkeypatch: p
     path = write_gguf(tmp_path / "tiny.gguf", begin=True)
     real = gguf._header(path)
     monkeypatch.setattr(gguf, "_header", lambda _: replace(real, begins_with=10**6))
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(FileError, match="begin with token 1000000, which there is not"):
         gguf.read(path)
 
 

@@ -51,9 +51,11 @@ class Dealer:
         """
         turns, variance, chosen = self.turns.copy(), variance.copy(), []
         for _ in range(count):
-            gain = variance / (turns + 1) if enough is None else np.where(turns < enough, variance / (turns + 1), 0)
+            gain = variance / (turns + 1)
+            if enough is not None:
+                gain[turns >= enough] = 0
             unit = int(np.argmax(gain) if gain.any() else np.argmin(turns))
-            variance[unit] -= variance[unit] / (turns[unit] + 1)
+            variance[unit] -= gain[unit]
             turns[unit] += 1
             chosen.append(np.array([unit]))
         return self._probes(chosen)

@@ -128,8 +128,8 @@ class Fast:
 
     def _stops(self, first: int) -> list[int]:
         """After how many probes to look at what was found; the last is the end."""
-        early = [count for count in GLANCES if count < first]
-        return [*(count for count in (*early, *range(first, self.most, self.look)) if count < self.most), self.most]
+        glances = {count for count in GLANCES if count < min(first, self.most)}
+        return sorted({*glances, *range(first, self.most, self.look), self.most})
 
     def _respond(self, model: Model, case: Case, sequences: Ids) -> Floats:
         """What each probe cost each target; [probes, targets]."""

@@ -81,13 +81,15 @@ def read(path: Path, dtype: "torch.dtype | None" = None) -> tuple[Any, Any]:
         try:
             model, info = load(folder, gguf_file="model.gguf", dtype=dtype or torch.float32, output_loading_info=True)
             tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file="model.gguf")
-            if header.begins_with is not None:
-                _begin_with(tokenizer, header.begins_with)
         except Exception as error:  # the readers raise anything from IndexError to NotImplementedError
             raise InputError(
                 f"cannot read {str(path)!r} (architecture {header.architecture!r}): {_short(error)}; give a GGUF file "
                 "of a causal language model that transformers knows, or the model's own folder"
             ) from error
+    if header.begins_with is not None:
+        if not 0 <= header.begins_with < len(tokenizer):
+            raise _damaged(path, f"texts are to begin with token {header.begins_with}, which there is not")
+        _begin_with(tokenizer, header.begins_with)
     if missing := sorted(info["missing_keys"]):  # transformers would fill them with random numbers
         raise InputError(
             f"{str(path)!r} lacks {len(missing)} of the weights of a {header.architecture!r} model, first "
