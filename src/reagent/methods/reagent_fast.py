@@ -127,9 +127,18 @@ class Fast:
         return part if level == levels - 1 else replace(part, top=1)  # a coarse level only says where to look
 
     def _stops(self, first: int) -> list[int]:
-        """After how many probes to look at what was found; the last is the end."""
-        glances = {count for count in GLANCES if count < min(first, self.most)}
-        return sorted({*glances, *range(first, self.most, self.look), self.most})
+        """After how many probes to look at what was found; the last is the end.
+
+        A look takes the longer the more there is to see, so looks at many probes are further apart.
+
+        >>> Fast()._stops(96), Fast(probes=600)._stops(400)
+        ([16, 32, 64, 96, 128, 160, 192, 224, 256], [16, 32, 64, 128, 256, 400, 450, 506, 569, 600])
+        """
+        stops, look = [count for count in GLANCES if count < min(first, self.most)], first
+        while look < self.most:
+            stops.append(look)
+            look += max(self.look, look // 8)
+        return [*stops, self.most]
 
     def _respond(self, model: Model, case: Case, sequences: Ids) -> Floats:
         """What each probe cost each target; [probes, targets]."""
