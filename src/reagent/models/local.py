@@ -1,6 +1,7 @@
 """Causal language models that run here, through `transformers`. No code per model family."""
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 TOKENS_AT_ONCE = 2048  # tokens per forward pass of a batch
 LOGITS_AT_ONCE = 64 * 2**20  # logits held at once: 256 MiB in float32
+LOGITS_IN_CACHE = 2**20  # logits that are read twice while the processor still has them
+PASS_COSTS = 48  # tokens that a processor reads in the time that every pass takes, however little there is to read
 
 
 class LocalModel:
@@ -148,13 +151,11 @@ class LocalModel:
         ids, wanted, where = (self._tensor(array) for array in (sequences[:, :length], targets, positions - 1))
         limit = int(positions.min()) - 1  # every position that is asked for must lie behind the prefix
         logprob, rank = np.empty((2, len(sequences), len(positions)))
-        for i, batch in enumerate(batches(sequences[:, :length], limit, self.tokens_at_once, rows)):
+        for i, batch in enumerate(batches(sequences[:, :length], limit, self.tokens_at_once, rows, self._pass_costs)):
             chunk = ids[batch.rows]
             past = self._prefix.upto(sequences[batch.rows[0], : batch.shared], keep=i == 0)
             logits = self._logits(chunk, where, past).float()  # [rows, targets, vocabulary]
-            own = logits.gather(-1, wanted.expand(len(chunk), -1)[..., None])  # [rows, targets, 1]
-            logprob[batch.rows] = (own.squeeze(-1) - logits.logsumexp(-1)).cpu()
-            rank[batch.rows] = (logits > own).sum(-1).cpu()
+            logprob[batch.rows], rank[batch.rows] = _logprob_and_rank(logits, wanted)
         return TargetScores(logprob, rank.astype(np.int64))
 
     @torch.inference_mode()
@@ -235,6 +236,10 @@ class LocalModel:
         return self.logits_at_once // self._vocabulary_size
 
     @property
+    def _pass_costs(self) -> float:
+        return PASS_COSTS if self.network.device.type == "cpu" else math.inf  # others like their batches large
+
+    @property
     def _vocabulary_size(self) -> int:
         return int(self.network.config.get_text_config().vocab_size)
 
@@ -247,3 +252,13 @@ class LocalModel:
 
     def _tensor(self, array: Ids) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.network.device)
+
+
+def _logprob_and_rank(logits: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of the targets, [rows, targets] both, from [rows, targets, vocabulary]; a few rows at a time."""
+    logprob, rank = [], []
+    for some in logits.split(max(1, LOGITS_IN_CACHE // logits[0].numel())):
+        own = targets.expand(len(some), -1)[..., None]  # [rows, targets, 1]
+        logprob.append(some.log_softmax(-1).gather(-1, own).squeeze(-1))
+        rank.append((some > some.gather(-1, own)).sum(-1))
+    return torch.cat(logprob).cpu(), torch.cat(rank).cpu()

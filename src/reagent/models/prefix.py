@@ -6,6 +6,7 @@ prefix, whose keys and values grow as the batches go.
 """
 
 import copy
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,11 +30,19 @@ class Batch(NamedTuple):
     shared: int  # how many leading tokens they have in common
 
 
-def batches(sequences: Ids, limit: int, tokens_at_once: int, rows_at_once: int) -> Iterator[Batch]:
+def batches(
+    sequences: Ids, limit: int, tokens_at_once: int, rows_at_once: int, pass_costs: float = math.inf
+) -> Iterator[Batch]:
     """Cut [n, length] sequences into batches that share ever longer prefixes, of at most `limit` tokens.
 
-    >>> [(b.rows.tolist(), b.shared) for b in batches(np.array([[1, 2, 3], [1, 2, 4], [0, 2, 3]]), 2, 4, 9)]
+    A batch ends where it is full, or where the rest, begun anew with its longer prefix, saves more tokens than one
+    more pass costs.
+
+    >>> rows = np.array([[1, 2, 3], [1, 2, 4], [0, 2, 3]])
+    >>> [(b.rows.tolist(), b.shared) for b in batches(rows, 2, 4, 9)]
     [([2], 0), ([0, 1], 2)]
+    >>> [[len(b.rows) for b in batches(rows, 2, 99, 9, pass_costs)] for pass_costs in (3, 4)]
+    [[1, 2], [3]]
     """
     length = sequences.shape[1]
     shared = np.minimum(_leading_agreement(sequences), limit)
@@ -42,9 +51,11 @@ def batches(sequences: Ids, limit: int, tokens_at_once: int, rows_at_once: int) 
     while start < len(order):
         prefix = int(shared[order[start]])
         rows = min(rows_at_once, tokens_at_once // (length - prefix), COPIES * tokens_at_once // length)
-        rows = max(1, rows)
-        yield Batch(order[start : start + rows], prefix)
-        start += rows
+        chosen = order[start : start + max(1, rows)]
+        while (saved := np.arange(len(chosen), 0, -1) * (shared[chosen] - prefix)).max() > pass_costs:
+            chosen = chosen[: saved.argmax()]
+        yield Batch(chosen, prefix)
+        start += len(chosen)
 
 
 def _leading_agreement(sequences: Ids) -> Ids:
