@@ -145,6 +145,8 @@ def scoring(found: dict[str, Any]) -> str:
   ({found["probe_gflops"]:.0f} of {found["matmul_gflops"]:.0f} GFLOP/s).
 - A fixed beginning of {found["fixed_prefix_tokens"]} tokens before a prompt of 29 is read once, not in every probe:
   {found["fixed_prefix_times_faster"]:.1f} times faster.
+- 32 probes that replace one token each of a 42-token prompt, cut where their beginnings are shared:
+  {found["cut_times_faster"]["1"]:.2f} times faster for one output token, {found["cut_times_faster"]["20"]:.2f} times for 20.
 - 20 output tokens cost {found["twenty_targets_over_one"]:.2f} times one at equal probes
   ({times["20"]:.1f} s against {times["1"]:.1f} s for 96 probes of a 42-token prompt).
 - Peak memory of a process that scores 64 probes of 64 tokens, Llamas of three sizes: {memory}.

@@ -4,6 +4,7 @@ python benchmarks/scoring.py            # prints JSON; a few minutes on two core
 """
 
 import json
+import math
 import subprocess
 import sys
 import time
@@ -81,6 +82,7 @@ def main() -> None:
     pair = [(seconds(lambda: unshared.score(*fixed), 1), seconds(lambda: model.score(*fixed), 1)) for _ in range(3)]
     result["fixed_prefix_tokens"] = begin
     result["fixed_prefix_times_faster"] = median(a / b for a, b in pair)
+    result["cut_times_faster"] = {n: cutting(model, n) for n in (1, 20)}
     times: dict[int, list[float]] = {1: [], 20: []}
     for _ in range(3):
         for n, seen in times.items():
@@ -99,6 +101,20 @@ def main() -> None:
         for size in (("256", "8"), ("576", "30"), ("960", "32"))
     ]
     print(json.dumps(result, indent=1))
+
+
+def cutting(model: LocalModel, targets: int) -> float:
+    """How much faster it is to cut probes of one token where their beginnings are shared."""
+    single = probes(model, FORTY_TWO, 32, 0.0, targets)
+    whole = Whole(model.network, model.tokenizer)
+    pairs = [(seconds(lambda: whole.score(*single), 1), seconds(lambda: model.score(*single), 1)) for _ in range(5)]
+    return median(a / b for a, b in pairs)
+
+
+class Whole(LocalModel):
+    """Cuts batches only where they are full."""
+
+    _pass_costs = math.inf
 
 
 def memory(hidden: int, layers: int) -> None:

@@ -1,5 +1,6 @@
 """The scoring seam, on tiny real models of six families."""
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -103,6 +104,28 @@ def test_a_common_beginning_is_read_once_and_kept_for_the_next_call(monkeypatch:
         local("llama").score(other, positions, targets).logprob,
         atol=1e-4,
     )
+
+
+def test_probes_of_one_token_read_only_what_comes_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = local("llama")
+    sequences, positions, targets = some_batch(model, rows=40)
+    read: list[int] = []
+    original = model.network.forward
+
+    def watched(ids: torch.Tensor, *rest: object, **more: object) -> object:
+        read.append(ids.numel())
+        return original(ids, *rest, **more)
+
+    monkeypatch.setattr(model.network, "forward", watched)
+    shared = model.score(sequences, positions, targets)
+    assert sum(read) < 0.9 * sequences[:, : positions.max()].size
+    monkeypatch.setattr(LocalModel, "_pass_costs", math.inf)
+    model.forget()  # reads all of it again
+    read.clear()
+    whole = model.score(sequences, positions, targets)
+    assert sum(read) == sequences[:, : positions.max()].size
+    np.testing.assert_allclose(shared.logprob, whole.logprob, atol=1e-4)
+    np.testing.assert_array_equal(shared.rank, whole.rank)
 
 
 def test_the_meter_counts_sequences_and_tokens_however_they_are_cut() -> None:

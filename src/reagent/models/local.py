@@ -257,7 +257,7 @@ class LocalModel:
 def _logprob_and_rank(logits: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Of the targets, [rows, targets] both, from [rows, targets, vocabulary]; a few rows at a time."""
     logprob, rank = [], []
-    for some in logits.split(max(1, LOGITS_IN_CACHE // logits[0].numel())):
+    for some in torch.split(logits, max(1, LOGITS_IN_CACHE // logits[0].numel())):
         own = targets.expand(len(some), -1)[..., None]  # [rows, targets, 1]
         logprob.append(some.log_softmax(-1).gather(-1, own).squeeze(-1))
         rank.append((some > some.gather(-1, own)).sum(-1))
