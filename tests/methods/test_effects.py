@@ -40,6 +40,21 @@ def test_both_ways_of_computing_agree() -> None:
         np.testing.assert_allclose(x, z, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("probes", [60, 400])  # between probes, between effects
+@pytest.mark.parametrize("seen", [20, 12])  # of twenty tokens: a target sees only those before it
+def test_tokens_that_were_never_replaced_together_are_solved_apart(
+    probes: int, seen: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    design = some_design(20, probes, seed=0, ratio=0.05)
+    y = answers(design, some_costs(20, 0), noise=0.3)
+    design = design.first(probes, seen)
+    assert len(_Occurrences.of(design).parts(np.arange(seen))) == seen
+    apart = estimate(design, y)
+    monkeypatch.setattr(_Occurrences, "parts", lambda _, token: [np.arange(len(token))])
+    for x, z in zip(apart, estimate(design, y), strict=True):
+        np.testing.assert_allclose(x, z, rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("probes", [64, 96, 256])
 def test_95_percent_intervals_cover_the_truth(probes: int) -> None:
     inside = []

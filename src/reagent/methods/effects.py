@@ -151,6 +151,12 @@ class _Occurrences:
         """[pairs, tokens]: 1 where the pair is the token's."""
         return np.asarray(self.owner[:, None] == np.arange(self.replaced.shape[1]), dtype=np.float64)
 
+    def parts(self, token: Ids) -> list[Ids]:
+        """What has nothing to do with each other: all in one, or by its token where no probe replaced two."""
+        if self.replaced.sum(1).max(initial=0) > 1:
+            return [np.arange(len(token))]
+        return [np.flatnonzero(token == j) for j in range(self.replaced.shape[1])]
+
     def each(self, v: _Variances) -> Floats:
         """The prior variance of every effect: tokens first, then pairs."""
         return np.concatenate([v.token, v.candidate[self.owner]])
@@ -170,6 +176,7 @@ class _BetweenProbes:
         right = np.repeat(first, partners) + _ramp(partners)
         self.tie_left, self.tie_right = found.probe[order][left], found.probe[order][right]
         self.tie_pair = found.pair[order][left]
+        self.parts = found.parts(found.replaced.argmax(1))
 
     def _inverse(self, v: _Variances) -> Floats:
         x = self.found.replaced
@@ -177,7 +184,7 @@ class _BetweenProbes:
         shared = np.bincount(where, v.candidate[self.found.owner][self.tie_pair], minlength=self.size**2)
         covariance = (x * v.token) @ x.T + shared.reshape(self.size, self.size)
         covariance[np.diag_indices(self.size)] += v.noise
-        return np.asarray(np.linalg.inv(covariance))
+        return _inverse(covariance, self.parts)
 
     def moments(self, v: _Variances) -> tuple[Floats, float]:
         """E[effect²] of every effect, and the expected unexplained sum of squares."""
@@ -214,11 +221,12 @@ class _BetweenEffects:
         indicator[found.probe, found.pair] = 1
         self.x = np.concatenate([found.replaced, indicator], axis=1)
         self.gram, self.moment, self.y, self.found = self.x.T @ self.x, self.x.T @ y, y, found
+        self.parts = found.parts(np.concatenate([np.arange(found.replaced.shape[1]), found.owner]))
 
     def _solve(self, v: _Variances) -> tuple[Floats, Floats]:
         precision = self.gram / v.noise
         precision[np.diag_indices_from(precision)] += 1 / np.maximum(self.found.each(v), 1e-300)
-        covariance = np.linalg.inv(precision)
+        covariance = _inverse(precision, self.parts)
         return covariance @ self.moment / v.noise, covariance
 
     def moments(self, v: _Variances) -> tuple[Floats, float]:
@@ -239,6 +247,21 @@ class _BetweenEffects:
         """[effects, tokens]: what is reported of the effects, a_j + Σ w_jc b_jc."""
         own = np.eye(self.found.replaced.shape[1])
         return np.concatenate([own, self.found.belongs * self.found.seen_weight[:, None]])
+
+
+def _inverse(matrix: Floats, parts: list[Ids]) -> Floats:
+    """Of a matrix that has nothing but zeros between its parts.
+
+    >>> _inverse(np.array([[2.0, 0, 2], [0, 5, 0], [0, 0, 1]]), [np.array([0, 2]), np.array([1])])
+    array([[ 0.5,  0. , -1. ],
+           [ 0. ,  0.2,  0. ],
+           [ 0. ,  0. ,  1. ]])
+    """
+    inverse = np.zeros_like(matrix)
+    for part in parts:
+        block = np.ix_(part, part)
+        inverse[block] = np.linalg.inv(matrix[block])
+    return inverse
 
 
 def _ramp(lengths: Ids) -> Ids:
