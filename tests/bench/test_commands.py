@@ -10,6 +10,7 @@ import reagent
 from bench.small import PROMPTS, table
 from reagent.bench.exporting import merge
 from reagent.bench.running import Wish, run
+from reagent.bench.store import Store
 from reagent.bench.suite import Suite
 from reagent.cli import main
 from reagent.errors import FileError
@@ -92,6 +93,32 @@ def test_shards_join_to_the_whole(call, small: Suite, results: Path, tmp_path: P
     run(replace(small, name="b", methods=small.methods[:1]), tmp_path / "b.sqlite", wish=Wish(limit=1))
     with pytest.raises(FileError, match="another suite"):
         merge([tmp_path / "b.sqlite"], tmp_path / "all.sqlite")
+
+
+def test_results_can_be_passed_on_without_their_texts(call, results: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "bare.sqlite"
+    code, _, told = call("bench", "merge", results, "--without-texts", "--out", bare)
+    assert code == 0, told
+    with Store.open(results) as whole, Store.open(bare) as numbers:
+        for cell, kept in zip(whole.cells(), numbers.cells(), strict=True):
+            was, why = cell.explanation, kept.explanation
+            assert why is not None
+            assert was is not None
+            assert cell.evaluation is not None
+            assert kept.evaluation is not None
+            assert (why.scores, why.effects, why.cost) == (was.scores, was.effects, was.cost)
+            assert kept.evaluation.results == cell.evaluation.results
+            assert {(t.ids, t.text, t.start, t.end) for t in why.input + why.output} == {((), "", 0, 0)}
+            said = json.dumps([why.to_dict(), kept.evaluation.to_dict(), *map(repr, numbers.known().items())])
+            words = [word for word in (was.prompt + was.completion).split() if word.istitle()]
+            assert words
+            assert not [word for word in words if word in said]
+    for records, name in ((bare, "bare"), (results, "whole")):
+        assert call("bench", "report", records, "--out", tmp_path / name)[0] == 0
+    tables = [(tmp_path / name / "data" / "results.csv").read_text() for name in ("bare", "whole")]
+    assert tables[0] == tables[1]
+    heat_maps = [len(list((tmp_path / name / "figures").glob("heat*.png"))) for name in ("bare", "whole")]
+    assert heat_maps[0] == 0 < heat_maps[1]
 
 
 def test_suites_are_listed_and_printed(call) -> None:

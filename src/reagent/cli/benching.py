@@ -158,11 +158,14 @@ def report(
 def merge(
     files: Annotated[list[Path], typer.Argument(metavar="F.sqlite…", help="Results of shards of one suite.")],
     out: Out,
+    without_texts: Annotated[
+        bool, typer.Option("--without-texts", help="Only numbers: no prompts, outputs, tokens, to pass results on.")
+    ] = False,
 ) -> None:
     """Join the results of shards, which ran on several machines, in one file."""
     from reagent.bench.exporting import merge as join
 
-    typer.echo(f"{join(files, out)} cells in {out}")
+    typer.echo(f"{join(files, out, texts=not without_texts)} cells in {out}")
 
 
 @bench_app.command()

@@ -51,11 +51,11 @@ def chosen_examples(records: Records, run: Run) -> list[Example]:
     cells: dict[_Place, list[Cell]] = {place: [] for place in places}
     for cell in records.cells():
         place = (cell.model, cell.dataset, cell.example, cell.seed)
-        if place in cells and targets_of(cell):
+        if place in cells and targets_of(cell) and cell.explanation and cell.explanation.prompt:
             cells[place].append(cell)
     order = _spread(run)
     found = []
-    for place in places:
+    for place in (place for place in places if cells[place]):  # without texts there is nothing to show
         some = sorted((c for c in cells[place] if c.label in order), key=lambda c: order.index(c.label))
         found.append(_example(place, f"{place[1]}, example {place[2]}, {run.short(place[0])}", some))
     return sorted(found, key=lambda example: len(example.units) > LONG)
@@ -65,7 +65,7 @@ def distribution(examples: Sequence[Example]) -> Drawing | Missing:
     """The importance of each token of one example by several methods, the distractor shaded."""
     title = "Importance distributions"
     if not examples:
-        return Missing(title, "no explanation is there to show")
+        return Missing(title, "no explanation is there to show, or only its numbers")
     one = max(examples, key=lambda e: (e.distractor.any(), e.level == "token", len(e.scores)))
     count, names = len(one.units), list(one.scores)
     page = sheet(min(24.0, max(6.0, 2.6 + LABEL_WIDTH * count)), 1.5 + 0.62 * len(names))
