@@ -108,7 +108,7 @@ def test_a_common_beginning_is_read_once_and_kept_for_the_next_call(monkeypatch:
 
 def test_probes_of_one_token_read_only_what_comes_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     model = local("llama")
-    sequences, positions, targets = some_batch(model, rows=40)
+    sequences, positions, targets = some_batch(model, rows=80)
     read: list[int] = []
     original = model.network.forward
 

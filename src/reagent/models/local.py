@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TOKENS_AT_ONCE = 2048  # tokens per forward pass of a batch
 LOGITS_AT_ONCE = 64 * 2**20  # logits held at once: 256 MiB in float32
 LOGITS_IN_CACHE = 2**20  # logits that are read twice while the processor still has them
-PASS_COSTS = 48  # tokens that a processor reads in the time that every pass takes, however little there is to read
+PASS_COSTS = 128  # tokens that a processor reads in the time that every pass takes, however little there is to read
 
 
 class LocalModel:
@@ -237,7 +237,8 @@ class LocalModel:
 
     @property
     def _pass_costs(self) -> float:
-        return PASS_COSTS if self.network.device.type == "cpu" else math.inf  # others like their batches large
+        worth_it = self._prefix.can_share and self.network.device.type == "cpu"  # others like their batches large
+        return PASS_COSTS if worth_it else math.inf
 
     @property
     def _vocabulary_size(self) -> int:
