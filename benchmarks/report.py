@@ -48,9 +48,9 @@ def agreement(results: dict[str, Any]) -> str:
         "## Agreement with a converged reference",
         "",
         "Pearson correlation of effects with a reference of 4,096 probes from other seeds, and how many of the five largest",
-        "effects are the same, mean over prompts and seeds; `two seeds`: correlation of two independent runs. Short and medium",
-        "prompts with `self` are measured with the preset as it is; all others with `--ratio 0.1`, as it was the default, and",
-        "before the estimate learned how much nearness matters.",
+        "effects are the same, mean over prompts and seeds; `two seeds`: correlation of two independent runs. The long",
+        "prompts are measured with `--ratio 0.1`, as it was the default, and before the estimate learned how much nearness",
+        "matters.",
         "",
         "![Agreement against probes](benchmarks/agreement.png)",
         "",
@@ -92,8 +92,8 @@ def coverage(results: dict[str, Any]) -> list[str]:
         "## Are the errors right?",
         "",
         "Share of 95 % intervals that contain the reference, of all tokens and (in parentheses) of the five with the largest",
-        "effects, over four runs of other seeds; where it was measured with `--ratio 0.1` (above), the reference's own probes are",
-        "cut into runs of 64, 128 and 256, each estimated as if it stood alone.",
+        "effects, over four runs of other seeds; for the long prompts (`--ratio 0.1`, above), the reference's own probes are cut into",
+        "runs of 64, 128 and 256, each estimated as if it stood alone.",
         "",
         "| replacer, prompts | runs of 64 | of 128 | of 256 |",
         "|---|---|---|---|",
@@ -137,6 +137,7 @@ def scoring(found: dict[str, Any]) -> str:
     )
     times = found["seconds_96_probes"]
     memory = ", ".join(f"{m['peak_mb']:,.0f} MB with {m['weights_mb']:,.0f} MB of weights" for m in found["memory"])
+    cut = found["cut_times_faster"]
     return f"""## What a probe costs
 
 `benchmarks/scoring.py`, {found["threads"]} threads:
@@ -146,7 +147,7 @@ def scoring(found: dict[str, Any]) -> str:
 - A fixed beginning of {found["fixed_prefix_tokens"]} tokens before a prompt of 29 is read once, not in every probe:
   {found["fixed_prefix_times_faster"]:.1f} times faster.
 - 32 probes that replace one token each of a 42-token prompt, cut where their beginnings are shared:
-  {found["cut_times_faster"]["1"]:.2f} times faster for one output token, {found["cut_times_faster"]["20"]:.2f} times for 20.
+  {cut["1"]:.2f} times faster for one output token, {cut["20"]:.2f} times for 20.
 - 20 output tokens cost {found["twenty_targets_over_one"]:.2f} times one at equal probes
   ({times["20"]:.1f} s against {times["1"]:.1f} s for 96 probes of a 42-token prompt).
 - Peak memory of a process that scores 64 probes of 64 tokens, Llamas of three sizes: {memory}.
