@@ -30,6 +30,19 @@ def some_batch(model: LocalModel, rows: int = 9) -> tuple[Ids, Ids, Ids]:
     return sequences, case.positions, case.targets
 
 
+def tokens_read(model: LocalModel, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by how many tokens the network reads, pass by pass."""
+    read: list[int] = []
+    original = model.network.forward
+
+    def watched(ids: torch.Tensor, *rest: object, **more: object) -> object:
+        read.append(ids.numel())
+        return original(ids, *rest, **more)
+
+    monkeypatch.setattr(model.network, "forward", watched)
+    return read
+
+
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_scores_equal_a_plain_softmax_of_each_prefix(family: str) -> None:
     model = local(family)
@@ -79,15 +92,8 @@ def test_a_common_beginning_is_read_once_and_kept_for_the_next_call(monkeypatch:
     sequences, positions, targets = some_batch(model, rows=20)
     sequences = sequences[(sequences[:, :5] == sequences[0, :5]).all(-1)]
     assert len(sequences) > 5
-    read: list[int] = []
-    original = model.network.forward
-
-    def watched(ids: torch.Tensor, *rest: object, **more: object) -> object:
-        read.append(ids.numel())
-        return original(ids, *rest, **more)
-
     expected = local("llama").score(sequences[:1], positions, targets).logprob[0]
-    monkeypatch.setattr(model.network, "forward", watched)
+    read = tokens_read(model, monkeypatch)
     first = model.score(sequences, positions, targets)
     cost = sum(read)
     assert cost < 0.7 * sequences[:, : positions.max()].size
@@ -109,14 +115,7 @@ def test_a_common_beginning_is_read_once_and_kept_for_the_next_call(monkeypatch:
 def test_probes_of_one_token_read_only_what_comes_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
     model = local("llama")
     sequences, positions, targets = some_batch(model, rows=80)
-    read: list[int] = []
-    original = model.network.forward
-
-    def watched(ids: torch.Tensor, *rest: object, **more: object) -> object:
-        read.append(ids.numel())
-        return original(ids, *rest, **more)
-
-    monkeypatch.setattr(model.network, "forward", watched)
+    read = tokens_read(model, monkeypatch)
     shared = model.score(sequences, positions, targets)
     assert sum(read) < 0.9 * sequences[:, : positions.max()].size
     monkeypatch.setattr(LocalModel, "_pass_costs", math.inf)
