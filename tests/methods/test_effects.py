@@ -83,7 +83,8 @@ def test_with_every_candidate_of_every_token_seen_the_answer_is_exact() -> None:
     design = some_design(12, 12 * CANDIDATES, seed=1, ratio=0.01)  # one token at a time
     assert design.replaced.sum(1).max() == 1
     found = estimate(design, answers(design, cost))
-    np.testing.assert_allclose(found.mean, cost.mean(1), atol=0.05)
+    np.testing.assert_allclose(found.mean, cost.mean(1), atol=0.01)
+    assert found.stderr.max() < 0.01
 
 
 def test_more_probes_mean_smaller_errors_not_larger_effects() -> None:

@@ -10,7 +10,11 @@ random effects with a variance of their own for every token, which is how one wo
 while most do not matter at all; the variances are learned from the probes (empirical Bayes, by EM), and
 with them the strength of the ridge. Tokens close to the target tend to matter more: how much more in this
 text is learned too, as a power of the distance, and shapes what is expected of a token before its own
-probes speak. What is reported is the mean over candidates, a_j + Σ_c w_jc b_jc.
+probes speak. So is how much the candidates of a token differ for its size: where replacing matters, it also matters
+more by what. What is reported is the mean over candidates, a_j + Σ_c w_jc b_jc.
+
+Noise is how tokens act together. Where every probe replaced one token there is none, since the same text gets the same
+answer: what was tried is known, and only what was not tried is left to guess.
 
 Its standard error has two parts. The posterior knows how far the shrinkage may have gone and which
 candidates were not tried, but believes that noise is alike in all probes. The residuals know better,
@@ -97,16 +101,18 @@ def _guess(design: Design, y: Floats) -> _Variances:
 def _learn(found: "_Occurrences", solver: "_BetweenProbes | _BetweenEffects", now: _Variances) -> _Variances:
     """The variances that explain the answers, by EM."""
     smallest = 1e-6 * float(np.mean(solver.y**2)) + 1e-12
-    tokens = len(now.token)
+    most = np.inf if found.together else smallest
+    now, tokens = now._replace(noise=min(now.noise, most)), len(now.token)
     distance = np.log(np.arange(tokens, 0, -1))  # from the target, which follows the last token
     distance -= distance.mean()
     for _ in range(ROUNDS):
         moments, unexplained = solver.moments(now)
         a, b = moments[:tokens], np.bincount(found.owner, moments[tokens:], minlength=tokens)
+        differ = (_usual(now.candidate, distance) + a * now.candidate.sum() / now.token.sum()) / 2
         now = _Variances(
             (DEGREES * _usual(now.token, distance) + a) / (DEGREES + 1),
-            (DEGREES * _usual(now.candidate, distance) + b) / (DEGREES + found.distinct),
-            max(smallest, unexplained / len(solver.y)),
+            (DEGREES * differ + b) / (DEGREES + found.distinct),
+            min(max(smallest, unexplained / len(solver.y)), most),
         )
     return now
 
@@ -151,9 +157,14 @@ class _Occurrences:
         """[pairs, tokens]: 1 where the pair is the token's."""
         return np.asarray(self.owner[:, None] == np.arange(self.replaced.shape[1]), dtype=np.float64)
 
+    @property
+    def together(self) -> bool:
+        """Whether any probe replaced several tokens."""
+        return bool(self.replaced.sum(1).max(initial=0) > 1)
+
     def parts(self, token: Ids) -> list[Ids]:
         """What has nothing to do with each other: all in one, or by its token where no probe replaced two."""
-        if self.replaced.sum(1).max(initial=0) > 1:
+        if self.together:
             return [np.arange(len(token))]
         return [np.flatnonzero(token == j) for j in range(self.replaced.shape[1])]
 
