@@ -43,14 +43,16 @@ def average(entries: list[dict[str, Any]], method: str, count: str, key: str) ->
     return float(np.mean(values)) if values else float("nan")
 
 
+def told(value: float, digits: int = 2) -> str:
+    return "–" if np.isnan(value) else f"{value:.{digits}f}"
+
+
 def agreement(results: dict[str, Any]) -> str:
     lines = [
         "## Agreement with a converged reference",
         "",
         "Pearson correlation of effects with a reference of 4,096 probes from other seeds, and how many of the five largest",
-        "effects are the same, mean over prompts and seeds; `two seeds`: correlation of two independent runs. The long",
-        "prompts are measured with `--ratio 0.1`, as it was the default, and before the estimate learned how much nearness",
-        "matters.",
+        "effects are the same, mean over prompts and seeds; `two seeds`: correlation of two independent runs.",
         "",
         "![Agreement against probes](benchmarks/agreement.png)",
         "",
@@ -66,24 +68,25 @@ def agreement(results: dict[str, Any]) -> str:
             size = f"{tokens[0]}–{tokens[-1]}" if tokens[0] < tokens[-1] else f"{tokens[0]}"
             for count in ("64", "96", "128", "256"):
                 cells = [average(entries, "fast", count, key) for key in ("pearson", "top5", "two_seeds")]
-                row = " | ".join("–" if cell != cell else f"{cell:.{2 + (cell >= 0.995)}f}" for cell in cells)
+                row = " | ".join(told(cell, 2 + (cell >= 0.995)) for cell in cells)
                 lines.append(f"| `{replacer}`, {len(entries)} {length} | {size} | {count} | {row} |")
     lines += [
         "",
         "The published sum (30 % replaced, drawn independently) and the same response dealt and centred, each against 4,096",
-        "dealt probes of its own kind; beside them `fast` on the same prompts:",
+        "dealt probes of its own kind; beside them `fast` on the same prompts. Agreement with 64, 128 and 256 probes:",
         "",
-        "| replacer, prompts | probes | published sum | dealt, centred | fast |",
-        "|---|---|---|---|---|",
+        "| replacer, prompts | published sum | dealt, centred | fast |",
+        "|---|---|---|---|",
     ]
     for replacer in ("self", "infill", "pos", "random"):
-        both = [entry for entry in group(results, replacer) if "published" in entry]
-        for count in ("64", "128", "256", "512") if both else ():
+        for length in ("short", "medium", "long"):
+            both = [entry for entry in group(results, replacer, length) if "published" in entry]
             cells = [
-                f"{average(both, method, count, 'pearson'):.2f}" if count in both[0][method] else "–"
+                ", ".join(told(average(both, method, count, "pearson")) for count in ("64", "128", "256"))
                 for method in ("published", "dealt", "fast")
             ]
-            lines.append(f"| `{replacer}`, {len(both)} | {count} | {' | '.join(cells)} |")
+            if both:
+                lines.append(f"| `{replacer}`, {len(both)} {length} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", *coverage(results), ""])
 
 
@@ -92,21 +95,24 @@ def coverage(results: dict[str, Any]) -> list[str]:
         "## Are the errors right?",
         "",
         "Share of 95 % intervals that contain the reference, of all tokens and (in parentheses) of the five with the largest",
-        "effects, over four runs of other seeds; for the long prompts (`--ratio 0.1`, above), the reference's own probes are cut into",
-        "runs of 64, 128 and 256, each estimated as if it stood alone.",
+        "effects, over four runs of other seeds. A token whose candidates were all tried, one at a time, has no error and is",
+        "not counted (–: no other is left).",
         "",
-        "| replacer, prompts | runs of 64 | of 128 | of 256 |",
-        "|---|---|---|---|",
+        "| replacer, prompts | 64 probes | 128 | 256 | all together |",
+        "|---|---|---|---|---|",
     ]
     for replacer in ("self", "infill", "pos", "random"):
         for length in ("short", "medium", "long", None):
             entries = [entry for entry in group(results, replacer, length) if "covered" in entry["fast"]["64"]]
             if not entries:
                 continue
-            cells = [
-                f"{average(entries, 'fast', n, 'covered'):.2f} ({average(entries, 'fast', n, 'covered_top5'):.2f})"
-                for n in ("64", "128", "256")
-            ]
+            rates = np.array(
+                [
+                    [average(entries, "fast", n, key) for key in ("covered", "covered_top5")]
+                    for n in ("64", "128", "256")
+                ]
+            )  # [counts, 2]
+            cells = [f"{told(rate)} ({told(top)})" for rate, top in [*rates, np.nanmean(rates, axis=0)]]
             lines.append(f"| `{replacer}`, {len(entries)} {length or 'in all'} | {' | '.join(cells)} |")
     return lines
 
