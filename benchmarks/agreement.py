@@ -14,6 +14,7 @@ what the model answered, so that another estimate needs it only for texts that i
 
 import argparse
 import json
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -47,7 +48,8 @@ class Bench:
 
     def __init__(self, model: Model, prompt: str, replacer: str, answers: Path | None = None) -> None:
         self.case: Case = model.case(prompt, max_new_tokens=1).with_logprobs(model)
-        self.table: Proposals = make_replacer(replacer).propose(model, self.case, np.random.default_rng(0))
+        table = make_replacer(replacer).propose(model, self.case, np.random.default_rng(0))
+        self.table: Proposals = replace(table, sampled=None)  # here the question is about just these candidates
         self.free = np.flatnonzero(self.table.replaceable[: len(self.case.input)])
         self.model, self.file = model, answers and answers.with_name(f"{answers.name}.npz")
         self.known: dict[bytes, float] = {}
@@ -56,7 +58,8 @@ class Bench:
                 self.known = dict(zip(map(bytes, kept["texts"]), kept["values"].tolist(), strict=True))
 
     def design(self, replaced: Mask, uniform: Floats) -> Design:
-        return Design(replaced, self.table.columns(uniform, self.free), self.table.normalised[self.free])
+        columns = self.table.columns(uniform, self.free)
+        return Design(replaced, columns, self.table.normalised[self.free], self.table.drawn[self.free])
 
     def drop(self, design: Design) -> Floats:
         return self.case.values[0] - self.ask(design.replaced, design.column)
@@ -85,7 +88,7 @@ class Bench:
         )
         assert found.effects is not None
         assert found.stderr is not None
-        return Effects(found.effects[0][self.free], found.stderr[0][self.free])
+        return Effects(found.effects[0][self.free], found.stderr[0][self.free], np.zeros(len(self.free)))
 
     def published(self, probes: int, seed: int, dealt: bool) -> tuple[Mask, Floats]:
         """Replaced sets of 30 %, and the published response g of each."""

@@ -15,7 +15,7 @@ from prompts import MEDIUM
 
 import reagent
 from reagent.explanation import SURE
-from reagent.methods.dealing import deal
+from reagent.methods.dealing import Dealer, deal
 from reagent.methods.effects import Design, Effects, estimate
 from reagent.models.case import Floats, Mask
 
@@ -42,13 +42,13 @@ def antithetic(bench: Bench, count: int, rng: np.random.Generator) -> Design:
     """Every second deck splits up the hands of the deck before it, so that no two tokens meet twice in a row."""
     n, hand = len(bench.free), _hand(bench, 0.1)
     hands = -(-n // hand)
-    replaced, uniform = _decks(bench, 0.1, count, rng)
+    replaced, _ = _decks(bench, 0.1, count, rng)
     for start in range(hands, count, 2 * hands):
         order = np.concatenate([np.flatnonzero(row) for row in replaced[start - hands : start]])
         for k in range(min(hands, count - start)):
             replaced[start + k] = False
             replaced[start + k, order[k::hands]] = True
-    return bench.design(replaced, uniform)
+    return _with_candidates(bench, replaced, rng)
 
 
 def mixed(bench: Bench, count: int, rng: np.random.Generator) -> Design:
@@ -61,8 +61,7 @@ def mixed(bench: Bench, count: int, rng: np.random.Generator) -> Design:
 def same_hand_twice(bench: Bench, count: int, rng: np.random.Generator) -> Design:
     """Each hand twice, with other candidates."""
     replaced, _ = _decks(bench, 0.1, -(-count // 2), rng)
-    _, uniform = _decks(bench, 0.1, count, rng)
-    return bench.design(np.repeat(replaced, 2, axis=0)[:count], uniform)
+    return _with_candidates(bench, np.repeat(replaced, 2, axis=0)[:count], rng)
 
 
 def adaptive(bench: Bench, count: int, rng: np.random.Generator) -> tuple[Design, Floats]:
@@ -75,7 +74,9 @@ def adaptive(bench: Bench, count: int, rng: np.random.Generator) -> tuple[Design
     while done < count:
         more = min(32, count - done)
         wanted = _open(estimate(design, y))
-        few, numbers = deal(len(wanted), max(1, min(hand, len(wanted) // 3)), more, bench.table.strata(16), rng)
+        few, numbers = deal(
+            len(wanted), max(1, min(hand, len(wanted) // 3)), more, bench.table.strata(16)[bench.free][wanted], rng
+        )
         for k in range(more):
             if k % 4:
                 replaced[done + k] = False
@@ -102,8 +103,13 @@ def _hand(bench: Bench, share: float) -> int:
     return max(1, round(share * len(bench.free)))
 
 
+def _with_candidates(bench: Bench, replaced: Mask, rng: np.random.Generator) -> Design:
+    dealer = Dealer(len(bench.free), 1, bench.table.strata(16)[bench.free], rng)
+    return bench.design(*dealer.probes(np.flatnonzero(row) for row in replaced))
+
+
 def _decks(bench: Bench, share: float, count: int, rng: np.random.Generator) -> tuple[Mask, Floats]:
-    return deal(len(bench.free), _hand(bench, share), count, bench.table.strata(16), rng)
+    return deal(len(bench.free), _hand(bench, share), count, bench.table.strata(16)[bench.free], rng)
 
 
 def ridge(strength: float) -> Callable[[Design, Floats], Floats]:

@@ -58,7 +58,9 @@ def main() -> None:
         held_out = {}
         for name, bench in benches.items():
             n = len(bench.free)
-            replaced, uniform = deal(n, max(1, round(0.1 * n)), 48, bench.table.strata(16), np.random.default_rng(77))
+            replaced, uniform = deal(
+                n, max(1, round(0.1 * n)), 48, bench.table.strata(16)[bench.free], np.random.default_rng(77)
+            )
             design = bench.design(replaced, uniform)
             held_out[name] = (replaced, bench.drop(design))
             rows[name][-1]["nats_lost_per_word"] = unnatural(bench, replaced[:12], design.column[:12])

@@ -1,13 +1,14 @@
 """Asked the way people ask: planted truths at every level, sums that add up, and bad questions refused in one line."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from reagent import explain
 from reagent.errors import InputError, UnknownNameError
-from reagent.explanation import Explanation
+from reagent.explanation import Explanation, Token
 from reagent.models.case import Floats, Ids
 from reagent.models.local import LocalModel
 from reagent.models.scripted import ScriptedModel
@@ -117,6 +118,21 @@ def test_coarse_to_fine_finds_the_sentence_and_then_the_word() -> None:
     for unit, score in zip(level.units, level.scores[0], strict=True):
         inside = [s for part, s in zip(why.input, why.scores[0], strict=True) if unit.start <= part.start < unit.end]
         assert sum(inside) == pytest.approx(score)
+
+
+def test_a_protected_word_in_a_sentence_that_is_opened_scores_nothing() -> None:
+    class Protects(ScriptedModel):
+        def _tokens(self, text: str) -> tuple[Token, ...]:
+            return tuple(replace(token, protected=token.text.strip() == "w15") for token in super()._tokens(text))
+
+    model = Protects(WORDS, waits_for(16, 16).logits)
+    why = explain(model, SENTENCES, target=" w0", levels=["sentence", "token"], probes=80, replacer="random")
+    assert first(why) == "w16"
+    assert sum(why.scores[0]) == pytest.approx(1)
+    assert why.effects is not None
+    protected = next(i for i, unit in enumerate(why.input) if unit.protected)
+    assert why.input[protected].text == " w15"
+    assert why.scores[0][protected] == why.effects[0][protected] == 0
 
 
 def test_passage_then_sentence_then_word() -> None:
@@ -241,6 +257,7 @@ def test_what_if_says_what_the_model_would_have_said() -> None:
         ({"levels": ["chapter"]}, "unknown level 'chapter'"),
         ({"levels": ["span", "word"]}, "the level 'span' needs spans"),
         ({"levels": ["sentence", "word"], "preset": "paper"}, "one level only"),
+        ({"levels": ["sentence", "word"], "probes": 1}, "2 levels need at least 2 probes"),
         ({"contrast": " w0"}, "the contrast is the target itself"),
         ({"contrast": " w0 w1"}, "do not part"),
         ({"contrast": ""}, "the contrast is empty"),

@@ -18,7 +18,7 @@ from reagent.models.case import Floats
 from reagent.models.chat import Chat
 from reagent.models.loading import load_model
 from reagent.models.protocol import Model
-from reagent.replacers import Proposals, Replacer, make_replacer
+from reagent.replacers import Proposals, Replacer, automatic, make_replacer
 from reagent.replacers.proposals import nothing
 from reagent.units import Span
 from reagent.views.notebook import notebook_bar
@@ -70,6 +70,8 @@ def explain(
         unit, spans, levels, method, preset, options, replacer, replacer_options, what_if
     )
     known = model if hasattr(model, "score") and hasattr(model, "case") else load_model(model)
+    if substitute is not None and replacer == "auto":
+        substitute = make_replacer(automatic(known), **(replacer_options or {}))
     if hasattr(attributor, "check"):
         attributor.check(known)
     case = read_case(told(known, answered), given, target, contrast, max_new_tokens)

@@ -23,7 +23,7 @@ from reagent.models.distributions import ReadsEmbeddings, gives_distributions, r
 from reagent.models.loading import load_model
 from reagent.models.protocol import Model
 from reagent.options import check_range, check_whole, with_options
-from reagent.replacers import Replacer, make_replacer
+from reagent.replacers import Replacer, automatic, make_replacer
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,8 @@ def evaluate_together(
     settings = settings or Settings()
     substitute = make_replacer(settings.replacer, **settings.replacer_options)
     known: Model = model if hasattr(model, "score") and hasattr(model, "case") else load_model(model)
+    if settings.replacer == "auto":
+        substitute = make_replacer(automatic(known), **settings.replacer_options)
     names, skipped = _chosen(known, settings)
 
     begin, before = time.perf_counter(), replace(known.meter)

@@ -33,6 +33,7 @@ STOPPED = {
     "fixed": "",
     "unasked": "was not asked about: its scores are uniform and say nothing",
     "unsettled": "has a ranking that was still open when the probes ran out: look at the errors, or give more probes",
+    "few": "rests on fewer than three replacements of each token: its errors are guesses; give more probes",
     "flat": "was made likelier by no part of the context: its scores are uniform and say nothing",
     "incomplete": "has effects that do not add up: close to zero embeddings the model jumps, and steps ran out",
     "relaxed": "is not what the model predicts even with the whole context: its rationale only keeps its rank",

@@ -1,5 +1,7 @@
 """Effects and their errors, against answers that are known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -12,7 +14,8 @@ CANDIDATES = 10
 
 def some_design(tokens: int, probes: int, seed: int, ratio: float = 0.1) -> Design:
     replaced, uniform = deal(tokens, max(1, round(ratio * tokens)), probes, CANDIDATES, np.random.default_rng(seed))
-    return Design(replaced, (uniform * CANDIDATES).astype(np.int64), np.full((tokens, CANDIDATES), 1 / CANDIDATES))
+    weights = np.full((tokens, CANDIDATES), 1 / CANDIDATES)
+    return Design(replaced, (uniform * CANDIDATES).astype(np.int64), weights, np.zeros(tokens, dtype=bool))
 
 
 def answers(design: Design, cost: Floats, noise: float = 0.0, seed: int = 0) -> Floats:
@@ -61,8 +64,9 @@ def test_95_percent_intervals_cover_the_truth(probes: int) -> None:
     for seed in range(40):
         design, cost = some_design(40, probes, seed), some_costs(40, seed)
         found = estimate(design, answers(design, cost, noise=0.3, seed=seed))
-        inside.append(abs(found.mean - cost.mean(1)) < 1.96 * found.stderr)
-    assert np.mean(inside) >= 0.93  # cautious here: on a real model it is 0.96 to 0.98
+        largest = np.argsort(-cost.mean(1))[:5]
+        inside.append((abs(found.mean - cost.mean(1)) < 1.96 * found.stderr)[largest])
+    assert 0.94 <= np.mean(inside) <= 0.99  # cautious where noise is alike in all probes; real models are less tidy
 
 
 def test_errors_match_the_spread_over_seeds() -> None:
@@ -75,7 +79,7 @@ def test_errors_match_the_spread_over_seeds() -> None:
     claimed = np.sqrt(np.mean([run.stderr**2 for run in runs], axis=0))
     matters = cost.mean(1) > 0.3
     assert matters.sum() == 5
-    assert 0.8 < np.sqrt((claimed[matters] ** 2).mean() / (spread[matters] ** 2).mean()) < 1.8
+    assert 0.95 < np.sqrt((claimed[matters] ** 2).mean() / (spread[matters] ** 2).mean()) < 1.4
 
 
 def test_with_every_candidate_of_every_token_seen_the_answer_is_exact() -> None:
@@ -114,7 +118,7 @@ def nearness(seed: int, power: float) -> tuple[float, float]:
     design, mixed = some_design(40, 32, seed), rng.permutation(40)
     y = answers(design, cost, noise=0.5, seed=seed)
     told = estimate(design, y).mean
-    shuffled = Design(design.replaced[:, mixed], design.column[:, mixed], design.weights)
+    shuffled = replace(design, replaced=design.replaced[:, mixed], column=design.column[:, mixed])
     untold = estimate(shuffled, y).mean[np.argsort(mixed)]
     return np.corrcoef(told, cost[:, 0])[0, 1], np.corrcoef(untold, cost[:, 0])[0, 1]
 
@@ -145,5 +149,6 @@ def test_few_candidates_of_a_weighted_table_count_by_their_weight() -> None:
     weights = np.tile([0.82] + [0.02] * 9, (6, 1))
     column = np.where(np.random.default_rng(0).random(design.column.shape) < 0.82, 0, design.column)
     cost = np.tile([1.0] + [5.0] * 9, (6, 1))
-    found = estimate(Design(design.replaced, column, weights), answers(Design(design.replaced, column, weights), cost))
+    design = replace(design, column=column, weights=weights)
+    found = estimate(design, answers(design, cost))
     np.testing.assert_allclose(found.mean, (weights * cost).sum(1), atol=0.3)

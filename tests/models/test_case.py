@@ -101,4 +101,5 @@ def test_proposals_of_a_unit_replace_it_whole_and_nothing_else(model: Model, cas
         assert not differs[cut.unit_of != unit].any()
     # Every candidate of every token is used equally often.
     inside = range(cut.begins[unit], cut.begins[unit + 1])
-    assert all(sorted(table.ids[i]) == sorted(proposals.ids[i]) for i in inside)
+    assert all(sorted(table.ids[i]) == sorted(16 * proposals.ids[i].tolist()) for i in inside)
+    assert table.drawn[unit]

@@ -1,14 +1,18 @@
 """Proposals never contain the original, never touch protected positions, and are drawn by their weights."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import pytest
 
 import tiny
+from reagent import explain, replacers
 from reagent.errors import CapabilityError, InputError, UnknownNameError
 from reagent.models.case import Case
 from reagent.models.local import LocalModel
 from reagent.models.scripted import ScriptedModel
-from reagent.replacers import make_replacer
+from reagent.replacers import automatic, make_replacer
 from reagent.replacers.proposals import Proposals
 
 
@@ -32,6 +36,28 @@ def test_proposals_are_others_and_protected_positions_stay(name: str, model: Loc
     assert (drawn[:, case.protected] == case.ids[case.protected]).all()
     assert (drawn[:, ~case.protected] != case.ids[~case.protected]).all()
     assert not set(drawn[:, ~case.protected].ravel()) & model.special_ids
+
+
+def test_it_is_known_which_candidates_were_drawn_from_more(model: LocalModel, case: Case) -> None:
+    drawn = {
+        name: make_replacer(name).propose(model, case, np.random.default_rng(0)).drawn.tolist()
+        for name in ("self", "infill", "random")
+    }
+    nothing_before = [True] + [False] * (len(case.ids) - 1)
+    assert drawn == {"self": nothing_before, "infill": nothing_before, "random": [True] * len(case.ids)}
+
+
+def test_auto_is_roberta_where_it_is_at_hand_but_not_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Remote(ScriptedModel):
+        @property
+        def info(self) -> Mapping[str, Any]:
+            return {**super().info, "backend": "http (next token)"}
+
+    here, remote = (kind(["a", "b"], lambda context: np.zeros((len(context), 2))) for kind in (ScriptedModel, Remote))
+    assert automatic(here) == automatic(remote) == automatic() == "self"
+    monkeypatch.setattr(replacers, "at_hand", lambda _: True)
+    assert (automatic(here), automatic(remote), automatic()) == ("roberta", "self", "roberta")
+    assert explain(remote, "a b", target=" a").replacer["id"] == "self"
 
 
 def test_self_proposes_the_models_best_guesses(model: LocalModel, case: Case) -> None:

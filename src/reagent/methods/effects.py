@@ -14,7 +14,9 @@ probes speak. So is how much the candidates of a token differ for its size: wher
 more by what. What is reported is the mean over candidates, a_j + Σ_c w_jc b_jc.
 
 Noise is how tokens act together. Where every probe replaced one token there is none, since the same text gets the same
-answer: what was tried is known, and only what was not tried is left to guess.
+answer: what was tried is known, and only what was not tried is left to guess. Where the candidates are themselves a
+sample of what could stand there, such as some of the many alternatives to a sentence, there is more to guess: even when
+all were tried, their mean is in error by the variance of b_jc over their number.
 
 Its standard error has two parts. The posterior knows how far the shrinkage may have gone and which
 candidates were not tried, but believes that noise is alike in all probes. The residuals know better,
@@ -24,7 +26,7 @@ what is known of a token rests on the few probes that replaced it, the error is 
 of so many observations is wider than the normal distribution, so that ± 1.96 of it covers 95 %.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +43,7 @@ FEWEST = 2  # degrees of freedom of a token that was hardly ever replaced: the p
 class Effects(NamedTuple):
     mean: Floats  # [tokens]
     stderr: Floats  # [tokens]
+    open: Floats  # [tokens], the variance that further probes can take away: not what candidates outside the table hide
 
 
 @dataclass(frozen=True)
@@ -50,18 +53,23 @@ class Design:
     replaced: Mask  # [probes, tokens]
     column: Ids  # [probes, tokens], read only where replaced
     weights: Floats  # [tokens, candidates], each row sums to 1
+    sampled: Mask  # [tokens] whose candidates are a sample of more
 
     @classmethod
-    def empty(cls, weights: Floats) -> "Design":
-        return cls(np.zeros((0, len(weights)), dtype=np.bool_), np.zeros((0, len(weights)), dtype=np.int64), weights)
+    def empty(cls, weights: Floats, sampled: Mask) -> "Design":
+        blank = np.zeros((0, len(weights)))
+        return cls(blank.astype(np.bool_), blank.astype(np.int64), weights, sampled)
 
     def and_then(self, replaced: Mask, column: Ids) -> "Design":
         """With further probes."""
-        return Design(np.concatenate([self.replaced, replaced]), np.concatenate([self.column, column]), self.weights)
+        return replace(
+            self, replaced=np.concatenate([self.replaced, replaced]), column=np.concatenate([self.column, column])
+        )
 
     def first(self, probes: int, tokens: int) -> "Design":
         """The first probes only, and the first tokens only: what one target can see."""
-        return Design(self.replaced[:probes, :tokens], self.column[:probes, :tokens], self.weights[:tokens])
+        seen = (self.replaced[:probes, :tokens], self.column[:probes, :tokens])
+        return Design(*seen, self.weights[:tokens], self.sampled[:tokens])
 
 
 class _Variances(NamedTuple):
@@ -77,9 +85,11 @@ def estimate(design: Design, y: Floats) -> Effects:
     solver = _BetweenProbes(found, y) if len(y) <= found.effects else _BetweenEffects(found, y)
     variances = _learn(found, solver, _guess(design, y))
     mean, known, robust = solver.posterior(variances)
-    unseen = (design.weights**2).sum(1) - found.seen_weight**2 @ found.belongs
-    error = np.sqrt(np.maximum(known + unseen * variances.candidate, 0) + robust)
-    return Effects(mean, error * stretch(np.maximum(design.replaced.sum(0) - 1, FEWEST)))
+    all_candidates = (design.weights**2).sum(1)
+    unseen = all_candidates - found.seen_weight**2 @ found.belongs
+    still = np.maximum(known + unseen * variances.candidate, 0) + robust
+    error = np.sqrt(still + design.sampled * all_candidates * variances.candidate)
+    return Effects(mean, error * stretch(np.maximum(design.replaced.sum(0) - 1, FEWEST)), still)
 
 
 def stretch(degrees: Ids | int) -> Floats:

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from reagent.errors import InputError
 from reagent.methods.protocol import Attribution, Method, Progress
 from reagent.models.case import Case, Floats, Ids, Mask
 from reagent.models.protocol import Model
@@ -59,6 +60,10 @@ def attribute(
         table = proposals.by_units(now, own)
         if opened is not None:
             table = table.only(opened[stages[-1].case.unit_of[now.begins[:-1]]])
+        if proposals.replaceable.any() and not table.replaceable[: len(now.input)].any():
+            raise InputError(
+                "there is nothing to replace: the replacer has no proposal for any part that was asked about"
+            )
 
         def report(told: Progress, now: Case = now, table: Proposals = table) -> None:
             done = stages[-1].found.probes if stages else 0
@@ -100,12 +105,17 @@ def _refined(groups: Groups, finer: Groups, coarse: Case, opened: Mask) -> list[
 
 
 def _shared_out(found: Attribution, case: Case, before: Stage, fresh: Mask) -> Attribution:
-    """The finer answer: what a unit scored before is shared out among its parts; what was not opened stays."""
+    """The finer answer: what a unit scored before is shared out among its parts; what was not opened stays.
+
+    A part of an opened unit that cannot be replaced has no share.
+    """
     parents = before.case.unit_of[case.begins[:-1]]  # [units]
+    opened = np.bincount(parents, fresh)[parents] > 0
 
     def mixed(new: list[Floats], old: list[Floats]) -> list[Floats]:
         return [
-            np.where(fresh[: len(row)], row, above[parents[: len(row)]]) for row, above in zip(new, old, strict=True)
+            np.where(opened[: len(row)], np.where(fresh[: len(row)], row, 0.0), above[parents[: len(row)]])
+            for row, above in zip(new, old, strict=True)
         ]
 
     def kept(new: list[Floats] | None, old: list[Floats] | None) -> list[Floats] | None:
@@ -120,7 +130,8 @@ def _shared_out(found: Attribution, case: Case, before: Stage, fresh: Mask) -> A
         effect_unit=found.effect_unit,
         steps=[a + b for a, b in zip(found.steps, before.found.steps, strict=True)],
         stopped=[
-            old if old == "unsettled" else new for new, old in zip(found.stopped, before.found.stopped, strict=True)
+            old if old in ("unsettled", "few") else new
+            for new, old in zip(found.stopped, before.found.stopped, strict=True)
         ],
         runs=found.runs,
         probes=found.probes + before.found.probes,

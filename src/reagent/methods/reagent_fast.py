@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from reagent.errors import UnknownNameError
+from reagent.errors import InputError, UnknownNameError
 from reagent.explanation import SURE
 from reagent.methods.dealing import Dealer
 from reagent.methods.effects import Design, Effects, estimate
@@ -81,8 +81,9 @@ class Fast:
         return min(LARGEST_HAND, TURNS / self.most) if self.ratio is None else self.ratio
 
     def hand(self, tokens: int) -> int:
-        """How many tokens a probe replaces."""
-        return max(1, round(self.share_replaced * tokens))
+        """How many tokens a probe replaces; by default so many that each has a turn, however few the probes."""
+        least = -(-tokens // self.most) if self.ratio is None else 1
+        return max(1, least, round(self.share_replaced * tokens))
 
     def attribute(
         self, model: Model, case: Case, proposals: Proposals, rng: np.random.Generator, report: Report = silent
@@ -90,12 +91,11 @@ class Fast:
         """Explain all output tokens with the same probes."""
         count = self.most
         free = np.flatnonzero(proposals.replaceable[:-1])  # the last target replaces nothing
-        strata = proposals.strata(MOST_STRATA)
-        enough = strata if (proposals.weights > 0).sum(-1).max(initial=0) == strata else None
-        dealer = Dealer(len(free), self.hand(len(free)), strata, rng)
+        enough = proposals.all_shown(MOST_STRATA)[free]
+        dealer = Dealer(len(free), self.hand(len(free)), proposals.strata(MOST_STRATA)[free], rng)
         one_by_one = self.ratio is None and dealer.deck == len(free)
         first = _whole_blocks(FIRST_TURNS * dealer.deck)
-        rows = _Rows(case, free, Design.empty(proposals.normalised[free]))
+        rows = _Rows(case, free, Design.empty(proposals.normalised[free], proposals.drawn[free]))
         answers, effects = np.empty((0, len(case.output))), list[Effects]()
         for stop in self._stops(first):
             if one_by_one and len(answers) >= first:
@@ -109,8 +109,9 @@ class Fast:
                 if len(answers) < stop:
                     report(Progress(len(answers), count, "probes"))
             effects = rows.effects(answers)
-            found = self._attribution(rows, effects, stop)
-            if not self.probes and stop >= first and "unsettled" not in found.stopped:
+            found = self._attribution(rows, effects, stop, few=stop < FIRST_TURNS * dealer.deck)
+            clear = all(found.stopped[t] != "unsettled" for t in case.sought)
+            if not self.probes and stop >= first and (clear or (one_by_one and (dealer.turns >= enough).all())):
                 count = stop
             report(Progress(stop, count, "probes", partial=found))
             if stop == count:
@@ -119,6 +120,9 @@ class Fast:
 
     def part(self, level: int, levels: int) -> "Fast":
         """With its share of the probes, where several levels share them."""
+
+        if self.probes and self.probes < levels:
+            raise InputError(f"{levels} levels need at least {levels} probes, got {self.probes}")
 
         def share(count: int) -> int:
             return max(1, (count + level) // levels)
@@ -147,17 +151,19 @@ class Fast:
             return np.asarray(before - after)
         return gain(case.probability(before) - case.probability(after))
 
-    def _attribution(self, rows: "_Rows", effects: list[Effects], probes: int) -> Attribution:
+    def _attribution(self, rows: "_Rows", effects: list[Effects], probes: int, few: bool) -> Attribution:
         means = [rows.spread(t, e.mean) for t, e in enumerate(effects)]
         shared = [share(mean, rows.case.protected) for mean in means]
         ended = ["fixed" if self.probes else "settled" if settled(e, self.top) else "unsettled" for e in effects]
+        if few:
+            ended = ["few"] * len(effects)
         return Attribution(
             scores=[scores for scores, _ in shared],
             effects=means,
             stderr=[rows.spread(t, e.stderr) for t, e in enumerate(effects)],
             effect_unit=RESPONSES[self.response],
             steps=[probes] * len(effects),
-            stopped=["flat" if nothing else why for (_, nothing), why in zip(shared, ended, strict=True)],
+            stopped=["flat" if nothing and not few else why for (_, nothing), why in zip(shared, ended, strict=True)],
             runs=[],
             probes=probes,
             stopping_tests=0,
@@ -181,11 +187,11 @@ class _Rows:
         return [estimate(self.design.first(len(answers), self._before(t)), y) for t, y in enumerate(answers.T)]
 
     def open(self, effects: list[Effects]) -> Floats:
-        """How uncertain each token is, [free]: squared errors as shares of the largest effect, over all targets."""
+        """How much probes can still tell of each token, [free]: variances over the squared largest effect, summed."""
         variance = np.zeros(len(self.free))
-        for found in effects:
+        for found in (effects[t] for t in self.case.sought):
             largest = float(abs(found.mean).max(initial=0.0))
-            variance[: len(found.mean)] += (found.stderr / largest) ** 2 if largest else 0.0
+            variance[: len(found.mean)] += found.open / largest**2 if largest else 0.0
         return variance
 
     def _before(self, t: int) -> int:

@@ -41,7 +41,7 @@ def lds(
     if not len(free):
         return [[_unmeasured(measure, subject) for measure in MEASURES] for _ in subject.explanations]
     hand = max(1, round(ratio * len(free)))
-    replaced, uniform = deal(len(free), hand, probes, table.strata(MOST_STRATA), subject.rng("probes"))
+    replaced, uniform = deal(len(free), hand, probes, table.strata(MOST_STRATA)[free], subject.rng("probes"))
     texts = table.sequences(replaced, table.columns(uniform, free), free)
     drops = []
     for begin in range(0, probes, BLOCK):

@@ -52,6 +52,7 @@ class Case:
     rival: Rival | None = None
     messages: tuple[Message, ...] = ()  # of a chat: who said which part of the prompt
     stride: int = 1  # every so many output units are asked about, from the first on
+    phrase: int | None = None  # the output unit that is the phrase asked about, if one was
 
     def __post_init__(self) -> None:
         if not any(not unit.protected for unit in self.input):
@@ -89,6 +90,12 @@ class Case:
     def asked(self) -> range:
         """The output units that are asked about; a method may leave out the others."""
         return range(0, len(self.output), self.stride)
+
+    @property
+    def sought(self) -> Sequence[int]:
+        """The output units whose answers must be clear: the phrase or the one contrasted, otherwise all asked about."""
+        focus = self.rival.at if self.rival is not None else self.phrase
+        return self.asked if focus is None else (focus,)
 
     @property
     def positions(self) -> Ids:
@@ -174,7 +181,8 @@ class Case:
             zip((-1 if within else i for i, within in enumerate(inside)), self.output, strict=True),
             key=lambda pair: pair[0],
         )
-        return replace(self, output=tuple(joined(self.completion, [unit for _, unit in run]) for _, run in runs))
+        output = tuple(joined(self.completion, [unit for _, unit in run]) for _, run in runs)
+        return replace(self, output=output, phrase=inside.index(True))
 
     def against(self, token: Token, index: int) -> "Case":
         """The same case, in which output unit `index` is contrasted with `token`; what follows it is left out."""

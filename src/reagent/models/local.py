@@ -160,12 +160,12 @@ class LocalModel:
 
     @torch.inference_mode()
     def predict(self, sequence: Ids, k: int) -> Predictions:
-        self.meter.add(1, len(sequence) - 1)
         k = min(k, self._vocabulary_size - len(self.special_ids))
         ids = self._tensor(sequence[None, :-1])
         special = self._tensor(np.array(sorted(i for i in self.special_ids if i < self._vocabulary_size), np.int64))
         best_ids, best_logprobs = [], []
         for where in torch.split(torch.arange(ids.shape[1], device=ids.device), max(1, self._targets_at_once)):
+            self.meter.add(1, len(sequence) - 1)
             logprobs = self._logits(ids, where)[0].float().log_softmax(-1)  # [positions, vocabulary]
             logprobs[:, special] = -torch.inf
             top = logprobs.topk(k, dim=-1)

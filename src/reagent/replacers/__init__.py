@@ -14,6 +14,7 @@ from typing import Any
 
 from reagent.errors import UnknownNameError
 from reagent.models.hub import at_hand
+from reagent.models.protocol import Model
 from reagent.options import with_options
 from reagent.replacers.infill import InfillReplacer
 from reagent.replacers.masked_lm import MaskedLMReplacer
@@ -32,9 +33,13 @@ REPLACERS: dict[str, tuple[Replacer, str]] = {
 }
 
 
-def automatic() -> str:
-    """What `auto` stands for: RoBERTa where its weights are at hand, as in the paper, otherwise `self`."""
-    return "roberta" if at_hand(MaskedLMReplacer().model) else "self"
+def automatic(model: Model | None = None) -> str:
+    """What `auto` stands for: RoBERTa where its weights are at hand, as in the paper, otherwise `self`.
+
+    A model behind an API stays with itself: its tokens may be pieces of text that no masked LM knows.
+    """
+    remote = model is not None and str(model.info["backend"]).startswith("http")
+    return "roberta" if at_hand(MaskedLMReplacer().model) and not remote else "self"
 
 
 def make_replacer(name: str = "auto", **options: Any) -> Replacer:
@@ -49,4 +54,4 @@ def make_replacer(name: str = "auto", **options: Any) -> Replacer:
     return with_options(REPLACERS[chosen][0], options, f"replacer {chosen!r}")
 
 
-__all__ = ["REPLACERS", "Proposals", "Replacer", "make_replacer"]
+__all__ = ["REPLACERS", "Proposals", "Replacer", "automatic", "make_replacer"]

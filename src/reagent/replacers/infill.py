@@ -24,10 +24,10 @@ from reagent.replacers.proposals import Proposals, table
 class InfillReplacer:
     """The best `candidates` of `considered` left-hand predictions, judged by the next `window` tokens.
 
-    One pass per position and considered token, over `window` tokens each, since what stands to the left
-    is computed once. `weighted` draws by the posterior, otherwise uniformly, as the paper draws.
-    Nothing stands to the left of position 0: its candidates are ordinary tokens drawn uniformly, and
-    judged like the others.
+    More are considered where `candidates` are as many. One pass per position and considered token, over
+    `window` tokens each, since what stands to the left is computed once. `weighted` draws by the posterior,
+    otherwise uniformly, as the paper draws. Nothing stands to the left of position 0: its candidates are
+    ordinary tokens drawn uniformly, and judged like the others.
     """
 
     candidates: int = 10
@@ -48,7 +48,7 @@ class InfillReplacer:
             require(model, capability, "replacer 'infill'")
         assert isinstance(model, PredictsTokens)
         assert isinstance(model, HasVocabulary)
-        found = model.predict(case.ids, self.considered)
+        found = model.predict(case.ids, max(self.considered, self.candidates + 1))  # the original goes
         first = rng.choice(model.ordinary_ids, size=(1, found.ids.shape[1]))
         ids = np.concatenate([first, found.ids])  # [length, considered]
         prior = np.concatenate([np.zeros(first.shape), found.logprob])
@@ -57,7 +57,8 @@ class InfillReplacer:
         best = np.argsort(-posterior, axis=-1, kind="stable")[:, : self.candidates]
         posterior = np.take_along_axis(posterior, best, axis=-1)
         weights = np.exp(posterior - posterior.max(-1, keepdims=True))
-        return table(case, np.take_along_axis(ids, best, axis=-1), weights if self.weighted else np.sign(weights))
+        weights = weights if self.weighted else np.sign(weights)
+        return table(case, np.take_along_axis(ids, best, axis=-1), weights, sampled=np.arange(len(ids)) == 0)
 
     def _evidence(self, model: Model, case: Case, position: int, candidates: Ids) -> Floats:
         """log p(right | left, c) over the next `window` tokens, for each candidate; [considered]."""

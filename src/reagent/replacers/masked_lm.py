@@ -64,13 +64,14 @@ class MaskedLMReplacer:
         before = lm.meter.forward_passes
         fills = lm.fill(text, tuple(dict.fromkeys(place.span for place in places.values())))
         ids = np.zeros((len(case.ids), self.candidates), dtype=np.int64)
-        weights = np.zeros(ids.shape)
+        weights, sampled = np.zeros(ids.shape), np.zeros(len(ids), dtype=np.bool_)
         for i, place in places.items():
             best = self._choose(place, fills[place.span], vocabulary, lm.knows_capitals)
-            best |= self._made_up(best, place, vocabulary, rng)
+            more = self._made_up(best, place, vocabulary, rng)
+            best, sampled[i] = best | more, bool(more)
             ids[i, : len(best)] = list(best)
             weights[i, : len(best)] = list(best.values()) if self.weighted else 1.0
-        return replace(table(case, ids, weights), foreign_passes=lm.meter.forward_passes - before)
+        return replace(table(case, ids, weights, sampled), foreign_passes=lm.meter.forward_passes - before)
 
     def _choose(
         self, place: "_Place", fills: list[Fill], vocabulary: Vocabulary, knows_capitals: bool

@@ -66,15 +66,15 @@ class PartOfSpeechReplacer:
         vocabulary = Vocabulary(model, "replacer 'pos'")
         groups = _groups(vocabulary.texts)
         ids = np.zeros((len(case.ids), self.candidates), dtype=np.int64)
-        weights = np.zeros(ids.shape)
+        weights, sampled = np.zeros(ids.shape), np.zeros(len(ids), dtype=np.bool_)
         for i, (token, tag) in enumerate(zip(case.input + case.output, _tags_in(case), strict=True)):
             if not token.protected:
                 spelled = vocabulary.text_of(int(case.ids[i])) or token.text
                 others = self._others(spelled, tag, groups, vocabulary, int(case.ids[i]))
                 drawn = rng.choice(others, size=min(self.candidates, len(others)), replace=False)
                 ids[i, : len(drawn)] = drawn
-                weights[i, : len(drawn)] = 1.0
-        return table(case, ids, weights)
+                weights[i, : len(drawn)], sampled[i] = 1.0, len(drawn) < len(others)
+        return table(case, ids, weights, sampled)
 
     @staticmethod
     def _others(spelled: str, tag: str, groups: Groups, vocabulary: Vocabulary, original: int) -> Ids:

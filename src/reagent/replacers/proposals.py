@@ -10,6 +10,8 @@ import numpy as np
 from reagent.models.case import Case, Floats, Ids, Mask
 from reagent.models.protocol import Model
 
+JOINT = 64  # alternatives of a unit of several tokens, drawn from all that there could be
+
 
 @dataclass(frozen=True)
 class Proposals:
@@ -30,6 +32,7 @@ class Proposals:
     weights: Floats  # [units, K], any scale
     foreign_passes: int = 0  # of another model, which made the table
     unit_of: Ids | None = None  # [length], the unit of each position; None where every position is one
+    sampled: Mask | None = None  # [units] whose alternatives were drawn from more than the table has; None: no unit's
 
     @property
     def replaceable(self) -> Mask:
@@ -69,30 +72,48 @@ class Proposals:
         """The text with every unit replaced, [batch, length], by inverting the weights at `uniform` [batch, units]."""
         return self.sequences(np.broadcast_to(self.replaceable, uniform.shape), self.columns(uniform))
 
-    def strata(self, most: int) -> int:
-        """Into how many equal parts draws should be dealt: one for each proposal, if they are few."""
-        return int(np.clip((self.weights > 0).sum(-1).max(initial=1), 1, most))
+    @property
+    def drawn(self) -> Mask:
+        """Units whose proposals are a sample of what could stand there, [units]."""
+        return np.zeros(len(self.weights), dtype=np.bool_) if self.sampled is None else self.sampled
+
+    def strata(self, most: int) -> Ids:
+        """Into how many equal parts the draws of each unit should be dealt: one for each proposal, if they are few."""
+        return np.asarray(np.clip((self.weights > 0).sum(-1), 1, most))
+
+    def all_shown(self, most: int) -> Floats:
+        """After how many draws so dealt each unit has shown all its proposals; inf: one may come again before.
+
+        >>> weights = np.array([[1, 1, 1], [1, 1, 0], [1, 2, 0]])
+        >>> Proposals(np.zeros(3, dtype=int), np.ones((3, 3), dtype=int), weights).all_shown(most=2)
+        array([inf,  2., inf])
+        """
+        count, top = (self.weights > 0).sum(-1), self.weights.max(-1, keepdims=True)
+        alike = ((self.weights == top) | (self.weights == 0)).all(-1)
+        return np.where(alike & (count <= most), count, np.inf)
 
     def by_units(self, case: Case, rng: np.random.Generator) -> "Proposals":
         """The same table for the units of `case`.
 
-        A unit of several tokens gets K alternatives, each drawn token by token, so that every candidate of
+        A unit of several tokens gets `JOINT` alternatives, each drawn token by token, so that every candidate of
         every token occurs about as often as its weight says. A protected unit has none.
         """
-        k = self.weights.shape[1]
-        ids, weights = self.ids.copy(), np.zeros((len(case.units), k))
+        k = max(JOINT, self.weights.shape[1]) if len(case.units) < len(self.ids) else self.weights.shape[1]
+        unused = ((0, 0), (0, k - self.weights.shape[1]))
+        ids, own = np.pad(self.ids, unused, mode="edge"), np.pad(self.weights, unused)
+        weights, sampled = np.zeros((len(case.units), k)), np.zeros(len(case.units), dtype=np.bool_)
         for unit, (start, stop) in enumerate(pairwise(case.begins)):
             inside = [i for i in range(start, stop) if self.weights[i].any()]
             if case.protected[unit] or not inside:
                 continue
             if stop - start == 1:
-                weights[unit] = self.weights[start]
+                weights[unit], sampled[unit] = own[start], self.drawn[start]
                 continue
-            weights[unit] = 1.0
+            weights[unit], sampled[unit] = 1.0, True
             dealt = rng.permuted(np.tile(np.arange(k)[:, None], len(inside)), axis=0)  # [K, tokens]
             columns = self.columns((dealt + rng.random(dealt.shape)) / k, np.array(inside))
             ids[inside] = self.ids[inside, columns].T
-        return replace(self, ids=ids, weights=weights, unit_of=case.unit_of)
+        return replace(self, ids=ids, weights=weights, unit_of=case.unit_of, sampled=sampled)
 
     def only(self, units: Mask) -> "Proposals":
         """The same table, in which all other units stay as they are."""
@@ -117,12 +138,13 @@ class Replacer(Protocol):
         ...
 
 
-def table(case: Case, ids: Ids, weights: Floats) -> Proposals:
+def table(case: Case, ids: Ids, weights: Floats, sampled: Mask | None = None) -> Proposals:
     """Proposals for single tokens, without the original and without any for protected tokens."""
     original = case.ids
     allowed = (ids != original[:, None]) & ~case.protected[:, None]
     weights = np.where(allowed, weights, 0.0)
-    return Proposals(original, np.where(weights.any(-1, keepdims=True), ids, original[:, None]), weights)
+    ids = np.where(weights.any(-1, keepdims=True), ids, original[:, None])
+    return Proposals(original, ids, weights, sampled=sampled)
 
 
 def nothing(case: Case) -> Proposals:

@@ -1,7 +1,7 @@
 """The model's own next-token predictions at each position: no second model is needed."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,8 @@ class SelfReplacer:
             case,
             np.concatenate([first, ids]),
             np.concatenate([np.ones(first.shape), np.exp(logprob) if self.weighted else np.ones(ids.shape)]),
+            sampled=np.arange(len(case.ids)) == 0,
         )
         # Keep exactly `candidates` where the original was not among them.
         rank = np.cumsum(proposals.weights > 0, axis=-1)
-        return Proposals(proposals.original, proposals.ids, np.where(rank <= self.candidates, proposals.weights, 0.0))
+        return replace(proposals, weights=np.where(rank <= self.candidates, proposals.weights, 0.0))

@@ -29,4 +29,4 @@ class UniformReplacer:
         require(model, HasVocabulary, "replacer 'random'")
         assert isinstance(model, HasVocabulary)
         ids = rng.choice(model.ordinary_ids, size=(len(case.ids), self.candidates))
-        return table(case, ids, np.ones(ids.shape))
+        return table(case, ids, np.ones(ids.shape), sampled=np.ones(len(ids), dtype=np.bool_))

@@ -27,6 +27,7 @@ Line = list[tuple[str, bool]]  # the parts of a line, and whether they are quote
 # STOPPED again, for several output tokens at once.
 IN_BRIEF = {
     "unsettled": "ranking still open; more probes may settle it",
+    "few": "each token was replaced fewer than three times, so the errors are guesses; give more probes",
     "flat": "made likelier by no part of the context, so their scores say nothing",
     "incomplete": "their effects do not add up, since steps ran out close to zero embeddings",
     "relaxed": "not what the model predicts even with the whole context; their rationales only keep their rank",
