@@ -39,6 +39,7 @@ def _bars(
     models = [model for model in run.models if any(key[0] == model for key in at)]
     labels = [label for label in run.labels if any(key[2] == label for key in at)]
     level = next(iter(at.values())).level
+    fewer = {finding.label for finding in at.values() if finding.is_partial}
     height = HEAD + len(models) * (0.45 + BAR_HEIGHT * len(labels))
     page = sheet(1.2 + PANEL_WIDTH * len(metrics), max(2.2, height))
     panels = page.figure.subplots(len(models), len(metrics), sharex="col", sharey=True, squeeze=False)
@@ -50,7 +51,8 @@ def _bars(
             _panel(page, panels[i, j], labels, some)
             if i == 0:
                 panels[i, j].set_title(page.words(_title(metric)), color=INK, **page.style(9))
-        panels[i, 0].set_yticks(range(len(labels)), [page.words(label) for label in labels], **page.style())
+        names = [page.words(f"{label} †" if label in fewer else label) for label in labels]
+        panels[i, 0].set_yticks(range(len(labels)), names, **page.style())
         if len(models) > 1:
             panels[i, -1].set_ylabel(
                 page.words(run.short(model)), rotation=270, labelpad=14, color=QUIET, **page.style(9)
@@ -59,12 +61,13 @@ def _bars(
     panels[0, 0].set_ylim(len(labels) - 0.4, -0.6)
     for panel in panels[-1]:
         panel.set_xlabel("log ratio to random", color=QUIET, **page.style())
-    names = " and ".join(NAMES[name] for name in metrics)
+    shown_metrics = " and ".join(NAMES[name] for name in metrics)
     return page.drawing(
         f"{level}_{safe(dataset)}_{id}",
-        f"{level.capitalize()} level: {names} on {dataset}",
+        f"{level.capitalize()} level: {shown_metrics} on {dataset}",
         f"{level.capitalize()}-level faithfulness on {dataset} ({', '.join(map(run.short, models))}): log ratio to "
         "random with 95 % bootstrap intervals over examples; pale where p > .05 in the Wilcoxon test"
+        + ("; †: on fewer examples" if fewer else "")
         + ("; a diamond is the paper’s number." if any(f.published for f in at.values()) else "."),
     )
 

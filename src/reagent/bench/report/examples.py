@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SHOWN = 6  # examples
-METHODS_SHOWN = 12
+METHODS_SHOWN = 16
 LONG = 70  # tokens; shorter examples are chosen first, since they can be read
 SAID_LENGTH = 200
 _Place = tuple[str, str, str, int]  # model, dataset, example, seed
