@@ -216,7 +216,7 @@ def plan(replacers: list[str], lengths: list[str]) -> list[tuple[str, str, int]]
     """(replacer, length, number of the prompt), most wanted first."""
     return [
         (replacer, length, i)
-        for some in (("medium", "short"), ("long",))
+        for some in (("medium", "short"), ("forty",), ("long",))
         for i in range(max(map(len, LENGTHS.values())))
         for length in some
         for replacer in replacers

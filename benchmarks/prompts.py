@@ -33,7 +33,7 @@ LONG = [
     "film director bought forty of them to make artificial rain in a studio, and he named us in an interview. "
     "Since that day the telephone has not stopped ringing, and we had to hire two more people to answer the",
 ]
-LENGTHS = {"short": SHORT, "medium": MEDIUM, "long": LONG}
+LENGTHS = {"short": SHORT, "medium": MEDIUM, "forty": [FORTY_TWO], "long": LONG}
 
 # A country in the first sentence, a distractor in parentheses, the capital as the answer.
 CAPITALS = {

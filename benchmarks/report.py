@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-NAMES = {"fast": "fast", "dealt": "dealt, centred g", "published": "published sum"}
+import plots
 
 
 def main() -> None:
@@ -18,8 +17,10 @@ def main() -> None:
     read = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
     pages = [INTRODUCTION]
     if "agreement" in read:
-        plot(read["agreement"], folder / "agreement.png")
+        plots.agreement(read["agreement"], folder / "agreement.png")
         pages.append(agreement(read["agreement"]))
+    if "scoring" in read:
+        plots.cost(read["scoring"], folder / "cost.png")
     for name, write in SECTIONS.items():
         if name in read:
             pages.append(write(read[name]))
@@ -60,7 +61,7 @@ def agreement(results: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|",
     ]
     for replacer in ("self", "infill", "pos", "random"):
-        for length in ("short", "medium", "long"):
+        for length in ("short", "medium", "forty", "long"):
             entries = group(results, replacer, length)
             if not entries:
                 continue
@@ -79,7 +80,7 @@ def agreement(results: dict[str, Any]) -> str:
         "|---|---|---|---|",
     ]
     for replacer in ("self", "infill", "pos", "random"):
-        for length in ("short", "medium", "long"):
+        for length in ("short", "medium", "forty", "long"):
             both = [entry for entry in group(results, replacer, length) if "published" in entry]
             cells = [
                 ", ".join(told(average(both, method, count, "pearson")) for count in ("64", "128", "256"))
@@ -102,7 +103,7 @@ def coverage(results: dict[str, Any]) -> list[str]:
         "|---|---|---|---|---|",
     ]
     for replacer in ("self", "infill", "pos", "random"):
-        for length in ("short", "medium", "long", None):
+        for length in ("short", "medium", "forty", "long", None):
             entries = [entry for entry in group(results, replacer, length) if "covered" in entry["fast"]["64"]]
             if not entries:
                 continue
@@ -158,6 +159,8 @@ def scoring(found: dict[str, Any]) -> str:
   ({times["20"]:.1f} s against {times["1"]:.1f} s for 96 probes of a 42-token prompt).
 - Peak memory of a process that scores 64 probes of 64 tokens, Llamas of three sizes: {memory}.
 
+![Milliseconds per probe against prompt length, and peak memory against weights](benchmarks/cost.png)
+
 | prompt tokens | ms per probe |
 |---|---|
 {rows}
@@ -167,6 +170,20 @@ def scoring(found: dict[str, Any]) -> str:
 def inseq(found: dict[str, Any]) -> str:
     theirs, ours = found["inseq"], found["ours"]
     seen = ", ".join(f"{r:.2f} after {k}" for k, r in theirs["agreement_after_steps"].items())
+    wanted, rows = theirs["probes_wanted_extrapolated"], []
+    for n, token in ((1, "token"), (20, "tokens")):
+        fast, step = ours[f"fast, {n} targets"], ours["paper, seconds per step"]
+        inseq_takes = n * found["inseq_seconds_one_target_extrapolated"]
+        told = (
+            f"{fast['agreement']:.2f} (lowest {fast['lowest_agreement']:.2f})" if n > 1 else f"{fast['agreement']:.2f}"
+        )
+        for name, passes, seconds, agreed in (
+            ("`fast`", fast["passes"], fast["seconds"], told),
+            ("`paper`, extrapolated", 2 * n * wanted, n * wanted * step, "0.90"),
+            ("Inseq, extrapolated", 2 * n * wanted, inseq_takes, "0.90"),
+        ):
+            times = f"{inseq_takes / seconds:,.0f} ×"
+            rows.append(f"| {name}, {n} output {token} | {passes:,.0f} | {seconds:,.1f} | {agreed} | {times} |")
     return f"""## Against Inseq
 
 Inseq {theirs["inseq"]}'s `reagent` in its own environment, the same model folder and machine, one run, our proposals handed
@@ -175,15 +192,14 @@ at {theirs["seconds_per_step"]:.2f} s a step; agreement with its own converged a
 
 **Extrapolated** by r = 1/√(1 + c/k) with the fitted c = {theirs["c"]:.0f}: an agreement of 0.9 takes
 {theirs["probes_wanted_extrapolated"]:.0f} probes, each with a stopping test, or
-{found["inseq_seconds_one_target_extrapolated"]:.0f} s for one output token and
-{found["inseq_seconds_20_targets_extrapolated"]:.0f} s for twenty.
+{found["inseq_seconds_one_target_extrapolated"]:,.0f} s for one output token and
+{found["inseq_seconds_20_targets_extrapolated"]:,.0f} s for twenty. Our `paper` preset computes the same sum, at
+{ours["paper, seconds per step"]:.2f} s a step. The agreement of `fast` is measured, with {found["reference_probes"]:,} probes of another
+seed, mean over the output tokens.
 
-| | passes | seconds | Inseq takes |
-|---|---|---|---|
-| `fast`, 1 output token | {ours["fast, 1 targets"]["passes"]} | {ours["fast, 1 targets"]["seconds"]:.1f} | {found["times_faster_1_target"]:.0f} × |
-| `fast`, 20 output tokens | {ours["fast, 20 targets"]["passes"]} | {ours["fast, 20 targets"]["seconds"]:.1f} | {found["times_faster_20_targets"]:.0f} × |
-
-A step of our `paper` preset (a probe and a stopping test) takes {ours["paper, seconds per step"]:.2f} s.
+| | passes | seconds | agreement | Inseq takes |
+|---|---|---|---|---|
+{chr(10).join(rows)}
 """
 
 
@@ -336,32 +352,6 @@ SECTIONS = {
     "interrupted": interrupted,
     "designs": designs,
 }
-
-
-def plot(results: dict[str, Any], path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
-    for method, colour in (("fast", "#e07b00"), ("dealt", "#4c78a8"), ("published", "#777777")):
-        for i, entry in enumerate(entry for entry in group(results, "self") if method in entry):
-            counts = list(entry[method])
-            values = [entry[method][count]["pearson"] for count in counts]
-            axes.plot(
-                [int(c) for c in counts],
-                values,
-                color=colour,
-                marker=".",
-                alpha=0.8,
-                label=NAMES[method] if i == 0 else None,
-            )
-    axes.set_xscale("log", base=2)
-    axes.set_xlabel("probes")
-    axes.set_ylabel("agreement with 4,096 probes (Pearson)")
-    axes.set_ylim(0, 1.02)
-    axes.axhline(0.9, color="0.8", linewidth=0.8)
-    axes.legend(loc="lower right", frameon=False)
-    figure.savefig(path, dpi=130)
 
 
 if __name__ == "__main__":
