@@ -2,9 +2,9 @@
 
 Three estimators on the same model: the published sum (30 % replaced, drawn independently), the same response dealt
 and centred, and the preset `fast`. Each is compared with a reference of its own kind from other seeds: the mean of g
-when a token was replaced minus when it was kept for the first two, and `fast` itself for the third. Of the reference of
-the first two, four probes share their first half and two of them their first three quarters, so that half as much is
-read; each by itself is drawn as all others are.
+when a token was replaced minus when it was kept for the first two, and `fast` itself for the third. The probes of the
+reference of the first two come in families: all of one share their first half, halves of it the half of what is left,
+and so on, so that half as much is read or less; each by itself is drawn as all others are.
 
     python benchmarks/agreement.py --out docs/benchmarks/agreement.json
 
@@ -38,7 +38,7 @@ from reagent.replacers.proposals import Proposals
 COUNTS = (32, 64, 96, 128, 256)
 REFERENCE = 4096
 RUNS = 4  # of the preset, with a seed each
-FORKS = (0.5, 0.75)  # where probes of the reference part ways, as shares of the prompt
+LAST = 7  # tokens that are at least left where probes of the reference part ways
 ROWS = 64  # of them at once
 reagent_fast.BLOCK = REFERENCE  # nobody watches: the more probes at once, the more they share
 
@@ -105,15 +105,15 @@ class Bench:
     def converged(self, probes: int, seed: int) -> tuple[Mask, Floats]:
         """The same, dealt, in families that begin alike: the beginning of a family is read once."""
         rng, n = np.random.default_rng([seed, 2]), len(self.free)
-        replaced, uniform = deal(n, max(1, round(0.3 * n)), probes // 2 ** len(FORKS), 1, rng)
-        for fork in FORKS:
+        forks = _forks(n)
+        replaced, uniform = deal(n, max(1, round(0.3 * n)), probes // 2 ** len(forks), 1, rng)
+        for place in forks:
             replaced, uniform = replaced.repeat(2, axis=0), uniform.repeat(2, axis=0)
-            place = round(fork * n)
             for twin, numbers in zip(replaced[1::2], uniform[1::2], strict=True):
                 rng.shuffle(twin[place:])  # as many others, and other candidates
                 numbers[place:] = rng.random(n - place)
         sequences = self.table.sequences(replaced, self.table.columns(uniform, self.free), self.free)
-        cuts = [int(self.free[round(fork * n)]) for fork in FORKS]
+        cuts = self.free[forks].tolist()
         parts = np.split(sequences, range(ROWS, probes, ROWS))
         return replaced, self._gain(np.concatenate([self._score_family(part, cuts) for part in parts]))
 
@@ -131,6 +131,19 @@ class Bench:
 
     def _gain(self, after: Floats) -> Floats:
         return gain(np.exp(self.case.values[0]) - np.exp(after))
+
+
+def _forks(tokens: int) -> list[int]:
+    """Where probes part ways: at half of what is left, as long as enough is left.
+
+    >>> _forks(12), _forks(30), _forks(67)
+    ([], [15, 23], [34, 51, 59])
+    """
+    places, left = list[int](), tokens
+    while left // 2 >= LAST:
+        places.append(tokens - left // 2)
+        left //= 2
+    return places
 
 
 class _Remembering:
