@@ -179,7 +179,11 @@ def test_with_a_stride_the_rows_asked_for_are_the_same_and_the_others_say_nothin
 ) -> None:
     some = explain(tiny_model, PROMPT, max_new_tokens=3, stride=2, **settings)
     for t in (0, 2):
-        assert some.scores[t] == pytest.approx(why.scores[t], abs=1e-5)
+        if some.method["preset"] == "fast":  # gives its later turns to what was asked about
+            gap, error = (np.array(some.effects[t]) - why.effects[t]), np.hypot(some.stderr[t], why.stderr[t])
+            assert (abs(gap) <= 3 * error + 1e-5).all()
+        else:
+            assert some.scores[t] == pytest.approx(why.scores[t], abs=1e-5)
         assert some.cost.stopped[t] == why.cost.stopped[t]
     free = sum(not token.protected for token in some.context(1))
     assert set(some.scores[1]) <= {0.0, 1 / free}
