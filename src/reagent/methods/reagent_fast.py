@@ -109,7 +109,7 @@ class Fast:
                 if len(answers) < stop:
                     report(Progress(len(answers), count, "probes"))
             effects = rows.effects(answers)
-            found = self._attribution(rows, effects, stop, few=stop < FIRST_TURNS * dealer.deck)
+            found = self._attribution(rows, effects, stop, few=self.most == stop < FIRST_TURNS * dealer.deck)
             clear = all(found.stopped[t] != "unsettled" for t in case.sought)
             if not self.probes and stop >= first and (clear or (one_by_one and (dealer.turns >= enough).all())):
                 count = stop
@@ -120,7 +120,6 @@ class Fast:
 
     def part(self, level: int, levels: int) -> "Fast":
         """With its share of the probes, where several levels share them."""
-
         if self.probes and self.probes < levels:
             raise InputError(f"{levels} levels need at least {levels} probes, got {self.probes}")
 
