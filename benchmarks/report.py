@@ -74,7 +74,8 @@ def agreement(results: dict[str, Any]) -> str:
     lines += [
         "",
         "The published sum (30 % replaced, drawn independently) and the same response dealt and centred, each against 4,096",
-        "dealt probes of its own kind; beside them `fast` on the same prompts. Agreement with 64, 128 and 256 probes:",
+        "dealt probes of its own kind (of longer prompts in families with a common beginning, which is read once); beside",
+        "them `fast` on the same prompts. Agreement with 64, 128 and 256 probes:",
         "",
         "| replacer, prompts | published sum | dealt, centred | fast |",
         "|---|---|---|---|",
