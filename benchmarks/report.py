@@ -27,6 +27,8 @@ def main() -> None:
     Path(folder.parent / "benchmarks.md").write_text("\n".join(pages), encoding="utf-8")
 
 
+CALLED = {"forty": "of forty", None: "in all"}  # a length, for people
+
 INTRODUCTION = """# Benchmarks
 
 Written by `benchmarks/report.py` from what the other scripts in `benchmarks/` printed; all on two CPU cores with the
@@ -73,7 +75,9 @@ def agreement(results: dict[str, Any]) -> str:
             for count in ("64", "96", "128", "256"):
                 cells = [average(entries, "fast", count, key) for key in ("pearson", "top5", "two_seeds")]
                 row = " | ".join(told(cell, 2 + (cell >= 0.995)) for cell in cells)
-                lines.append(f"| `{replacer}`, {len(entries)} {length} | {size} | {count} | {row} |")
+                lines.append(
+                    f"| `{replacer}`, {len(entries)} {CALLED.get(length, length)} | {size} | {count} | {row} |"
+                )
     lines += [
         "",
         "The published sum (30 % replaced, drawn independently) and the same response dealt and centred, each against 4,096",
@@ -91,7 +95,7 @@ def agreement(results: dict[str, Any]) -> str:
                 for method in ("published", "dealt", "fast")
             ]
             if both:
-                lines.append(f"| `{replacer}`, {len(both)} {length} | {' | '.join(cells)} |")
+                lines.append(f"| `{replacer}`, {len(both)} {CALLED.get(length, length)} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", *coverage(results), ""])
 
 
@@ -118,7 +122,7 @@ def coverage(results: dict[str, Any]) -> list[str]:
                 ]
             )  # [counts, 2]
             cells = [f"{told(rate)} ({told(top)})" for rate, top in [*rates, np.nanmean(rates, axis=0)]]
-            lines.append(f"| `{replacer}`, {len(entries)} {length or 'in all'} | {' | '.join(cells)} |")
+            lines.append(f"| `{replacer}`, {len(entries)} {CALLED.get(length, length)} | {' | '.join(cells)} |")
     return lines
 
 
