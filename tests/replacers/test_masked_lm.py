@@ -5,12 +5,15 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tokenizers import pre_tokenizers
+from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 import masked
 from masked import COUNTRIES, DOES, MOVES, NUMBERS, PEOPLE, ROOM, ROOMS, SENTENCE, SUBJECTS
@@ -124,15 +127,43 @@ def test_which_fills_count_where(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found[-1] == expected[" cat"]
 
 
-def test_what_follows_a_masked_piece_still_belongs_to_its_word(folder: str) -> None:
+@pytest.mark.parametrize("word", ["Japanese", "Japan's"])
+def test_a_piece_masks_its_word_from_there_on(folder: str, word: str) -> None:
     model, lm = masked.explained("byte-level"), masked_network.load(folder)
-    case = model.case("His piano stayed in room7", target=" to")
+    case = model.case(f"My aunt moved to {word} to teach", target=" music.")
+    pieces = [token.text for token in case.input][4:-2]
+    assert pieces[0] == " Japan"
+    assert len(pieces) > 1
+    assert "".join(pieces) == f" {word}"
     with reading(lm) as seen:
-        propose(folder, model, case)
-    mask, seven = lm.tokenizer.mask_token_id, lm.tokenizer("room7", add_special_tokens=False)["input_ids"][-1]
-    after = {row[row.index(mask) + 1] for row in seen}
-    assert seven in after
-    assert lm.tokenizer.convert_ids_to_tokens(seven) in ("7", "##7")
+        found = propose(folder, model, case, candidates=5)
+    for at, left in enumerate(["", *("".join(pieces[:k]) for k in range(1, len(pieces)))], start=4):
+        row = lm.tokenizer.decode([i for i in seen[at] if i != lm.tokenizer.pad_token_id])
+        text = f"My aunt moved to{left}{lm.tokenizer.mask_token} to teach music."
+        assert row == lm.tokenizer.decode(lm.tokenizer(text)["input_ids"])
+    # So the first piece is filled with other countries, as the word is where it is one token.
+    assert set(words(model, case, found)[" Japan"]) == {f" {country}" for country in COUNTRIES} - {" Japan"}
+
+
+def test_the_word_itself_is_no_replacement_of_its_first_piece(folder: str) -> None:
+    model = masked.explained("byte-level")
+    whole = model.case("My aunt moved to Japan to teach", target=" music.")
+    first, second = model.tokenizer.convert_tokens_to_ids(["ĠJa", "pan"])
+    pieces = Token((first,), " Ja", 16, 19), Token((second,), "pan", 19, 22)
+    case = replace(whole, input=(*whole.input[:4], *pieces, *whole.input[5:]))
+    found = words(model, case, propose(folder, model, case, candidates=8))
+    assert set(found[" Ja"][:5]) == {f" {country}" for country in COUNTRIES} - {" Japan"}
+    assert " Japan" not in found[" Ja"]
+
+
+def test_a_sign_after_a_mask_is_read_without_a_space(folders: dict[str, str]) -> None:
+    """Also where the tokenizer puts a space before every text, as some of the RoBERTa family do."""
+    made = (kind.from_pretrained(folders["roberta"]) for kind in (AutoModelForMaskedLM, AutoTokenizer))
+    lm = masked_network.MaskedLM(*made)
+    lm.tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    with reading(lm) as seen:
+        lm.fill("Our aunt heard music.", ((14, 20),))
+    assert lm.tokenizer.convert_ids_to_tokens(seen[0])[-3:] == ["<mask>", ".", "</s>"]
 
 
 @contextmanager

@@ -1,10 +1,13 @@
 """What a masked language model, such as RoBERTa, finds likely where a token stands: the paper's replacer.
 
-Each position is masked once, with all the rest of prompt and continuation visible. What is masked is
-exactly the text of the explained model's token, whatever the masked LM's own tokens are: the text to its
-left and to its right are read by the masked LM's tokenizer, with one mask between them. So a piece of a
-word is masked alone and filled with other pieces ("Jap|an" asks for what may follow "Jap"); pieces of
-one character (bytes of an emoji) all ask for the whole character.
+Each position is masked once, with all the rest of prompt and continuation visible. What is masked are
+the characters of the explained model's token, whatever the masked LM's own tokens are: the text to their
+left and to their right are read by the masked LM's tokenizer, with one mask between them.
+
+A token that is part of a word is masked together with the rest of its word, which would betray it: " Jap"
+of " Japan" masks the whole word, and the fills are words. A piece further on masks from there to the end
+("an" asks for what may follow "Jap"): what fills a whole word begins with a space, and could never stand
+in the middle of one. Pieces of one character (bytes of an emoji) all ask for the whole character.
 
 A fill counts if the explained model spells it with one token that has the leading space of the original:
 positions stay aligned. Written with a space, the original takes fills that begin a word; right after a
@@ -19,6 +22,7 @@ with too few of that kind, tokens with the same leading space, then any.
 """
 
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -33,6 +37,7 @@ from reagent.options import check_whole
 from reagent.replacers.masked_network import Fill, load
 from reagent.replacers.proposals import Proposals, table
 from reagent.replacers.vocabulary import Vocabulary, is_sign
+from reagent.units import words
 
 MINIMUM = 3
 
@@ -60,7 +65,7 @@ class MaskedLMReplacer:
         vocabulary = Vocabulary(model, "replacer 'roberta'")
         lm = load(self.model, self.revision)
         text = case.prompt + case.completion
-        places = {i: _place(text, span, int(case.ids[i]), vocabulary) for i, span in _spans(case)}
+        places = {i: _place(text, *which, int(case.ids[i]), vocabulary) for i, which in _spans(case, text)}
         before = lm.meter.forward_passes
         fills = lm.fill(text, tuple(dict.fromkeys(place.span for place in places.values())))
         ids = np.zeros((len(case.ids), self.candidates), dtype=np.int64)
@@ -80,7 +85,7 @@ class MaskedLMReplacer:
         chosen: dict[int, float] = {}
         for fill in fills:
             word = fill.text.strip()
-            if not place.takes(fill) or word.casefold() == place.original.strip().casefold():
+            if not place.takes(fill) or place.is_as_before(word):
                 continue
             token = vocabulary.id_of(place.lead + word)
             if not knows_capitals:
@@ -108,9 +113,10 @@ class MaskedLMReplacer:
 class _Place:
     """Where a token stands, and what may stand there."""
 
-    span: Span
+    span: Span  # what is masked
+    masked: str  # its text
     token: int
-    original: str  # as the explained model spells it
+    original: str  # the token, as the explained model spells it
     space: bool | None  # whether a fill begins with a space; None: both do
 
     @property
@@ -122,24 +128,30 @@ class _Place:
             return self.space is not True or is_sign(self.original)
         return self.space is None or self.space == fill.space
 
+    def is_as_before(self, word: str) -> bool:
+        return word.casefold() in (self.original.strip().casefold(), self.masked.strip().casefold())
 
-def _spans(case: Case) -> Iterator[tuple[int, Span]]:
-    """Index and span in prompt + continuation of every token that may be replaced."""
+
+def _spans(case: Case, text: str) -> Iterator[tuple[int, tuple[Span, Span]]]:
+    """Of every token that may be replaced: its index; its span in the text and that of what is masked."""
+    ends = [end for _, end in words(text)]
     for i, token in enumerate(case.input + case.output):
         shift = len(case.prompt) if i >= len(case.input) else 0
+        start, end = token.start + shift, token.end + shift
         if not token.protected:
-            yield i, (token.start + shift, token.end + shift)
+            inside = start < end and not text[end - 1].isspace()
+            yield i, ((start, end), (start, ends[bisect_left(ends, end)] if inside else end))
 
 
-def _place(text: str, span: Span, token: int, vocabulary: Vocabulary) -> _Place:
-    piece = text[span[0] : span[1]]
+def _place(text: str, span: Span, mask: Span, token: int, vocabulary: Vocabulary) -> _Place:
+    piece, masked = text[slice(*span)], text[slice(*mask)]
     start = span[1] - len(piece.lstrip())
     before = text[start - 1 : start] if start else ""
     # The spelling knows of a space that is not in the text: before the first word, in many vocabularies.
     original = vocabulary.text_of(token) or piece
     if not piece.strip() or before == " ":
-        return _Place(span, token, original, True)
-    return _Place(span, token, original, None if _opens(before) else False)
+        return _Place(mask, masked, token, original, True)
+    return _Place(mask, masked, token, original, None if _opens(before) else False)
 
 
 def _opens(character: str) -> bool:

@@ -92,10 +92,11 @@ class MaskedLM:
         return _Row([*head, *left, mask, *right, *tail], len(head) + len(left))
 
     def _right(self, text: str) -> list[int]:
-        """What stands after a mask. The rest of a word must not look like the beginning of another."""
+        """What stands after a mask. A sign that follows a word without a space must not look as if it had one."""
         ids = self._encode(text)
         if ids and not text[0].isspace() and self._spelled[ids[0]].space:
-            ids[0] = self._joined.get(self._spelled[ids[0]].text.strip(), ids[0])
+            bare = self._spelled[ids[0]].text.strip()
+            ids[:1] = [self._joined.get(bare, ids[0])] if bare else []
         return ids
 
     def _logits(self, rows: Sequence[_Row]) -> "torch.Tensor":
