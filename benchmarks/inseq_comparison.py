@@ -5,7 +5,8 @@
 
 Inseq runs for a limited number of steps on one target. Its agreement after k probes follows r = 1 / sqrt(1 + c / k),
 since the published sum gains signal with k and noise with its root; c is fitted, and the steps for an agreement of
-0.9 are extrapolated from it. Our own agreement is measured, with many probes of another seed. Prints JSON.
+0.9 are extrapolated from it. Our own agreement is measured, with many probes of another seed. The preset `paper` is
+timed as it is, with its stopping test and three runs, each of at most --paper-steps steps. Prints JSON.
 """
 
 import argparse
@@ -13,12 +14,13 @@ import json
 import subprocess
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from agreement import Bench, centred_means
-from prompts import DEMO
+from prompts import JAPAN
 
 import reagent
 from reagent.explanation import Explanation
@@ -76,25 +78,33 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--reference", type=int, default=2048)
     parser.add_argument("--probes", type=int, default=64, help="of our preset, which agreement.py shows to be enough")
+    parser.add_argument("--paper-steps", type=int, default=100, help="at most, of each run of the preset paper")
     arguments = parser.parse_args()
     model = reagent.load_model("smollm2")
-    bench = Bench(model, DEMO, "self")
+    bench = Bench(model, JAPAN, "self")
     inseq = run_inseq(arguments.inseq_python, bench, arguments.steps)
     truth = centred_means(*bench.published(arguments.reference, seed=1000, dealt=True))
     theirs = extrapolate(inseq.pop("trajectory"), truth)
     steps = theirs["probes_wanted_extrapolated"] / theirs["chains"]
     one_target = steps * inseq["seconds_per_step"]
     ours: dict[str, Any] = {}
-    converged = reagent.explain(model, DEMO, max_new_tokens=TARGETS, probes=arguments.reference, seed=1000)
+    converged = reagent.explain(model, JAPAN, max_new_tokens=TARGETS, probes=arguments.reference, seed=1000)
     for targets in (1, TARGETS):
-        seconds, why = timed(lambda n=targets: reagent.explain(model, DEMO, max_new_tokens=n, probes=arguments.probes))
+
+        def explain(n: int = targets, **how: Any) -> Explanation:
+            return reagent.explain(model, JAPAN, max_new_tokens=n, **how)
+
+        seconds, why = timed(lambda: explain(probes=arguments.probes))
         cost = {"seconds": seconds, "passes": why.cost.forward_passes}
         ours[f"fast, {targets} targets"] = cost | agreement(why, converged)
-    seconds, why = timed(
-        lambda: reagent.explain(model, DEMO, max_new_tokens=1, preset="paper", runs=1, max_steps=64, top_k=1, keep=1)
-    )
+        seconds, why = timed(lambda: explain(preset="paper", max_steps=arguments.paper_steps))
+        ended = dict(Counter(why.cost.stopped))
+        ours[f"paper, {targets} targets"] = {"seconds": seconds, "passes": why.cost.forward_passes, "ended": ended}
+    seconds, why = timed(lambda: explain(1, preset="paper", runs=1, max_steps=64, top_k=1, keep=1))
     ours["paper, seconds per step"] = seconds / max(1, why.cost.probes)
     result = {
+        "prompt_tokens": len(bench.case.input),
+        "paper_steps_at_most": arguments.paper_steps,
         "reference_probes": arguments.reference,
         "inseq": inseq | theirs,
         "inseq_seconds_one_target_extrapolated": one_target,

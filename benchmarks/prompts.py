@@ -25,6 +25,11 @@ FORTY_TWO = (
     "The old lighthouse on the northern cape was sold last year to a couple from Norway. (The roof of the school has "
     "been leaking since March). They want to turn it into a hotel for people who like"
 )
+# Likewise, and the published prompt in kind: a country, a distractor, the capital.
+JAPAN = (
+    "My aunt moved to Japan last autumn to teach music in a school for girls. (Her old piano is still standing in our "
+    "garage under a grey blanket). She rents a small and sunny flat in the capital,"
+)
 LONG = [
     "The village lies at the end of a long valley in the mountains, and in winter the road is often closed for weeks. "
     "People keep enough flour, wood and candles in their houses to last until the snow melts. When the first bus "

@@ -27,6 +27,7 @@ def main() -> None:
     Path(folder.parent / "benchmarks.md").write_text("\n".join(pages), encoding="utf-8")
 
 
+ENDS = {"start": "met it at their random start", "condition": "met it later", "max_steps": "not at all"}
 CALLED = {"forty": "of forty", None: "in all"}  # a length, for people
 
 INTRODUCTION = """# Benchmarks
@@ -182,28 +183,33 @@ def inseq(found: dict[str, Any]) -> str:
     wanted, rows = theirs["probes_wanted_extrapolated"], []
     for n, token in ((1, "token"), (20, "tokens")):
         fast, step = ours[f"fast, {n} targets"], ours["paper, seconds per step"]
+        paper = ours[f"paper, {n} targets"]
         inseq_takes = n * found["inseq_seconds_one_target_extrapolated"]
         told = (
             f"{fast['agreement']:.2f} (lowest {fast['lowest_agreement']:.2f})" if n > 1 else f"{fast['agreement']:.2f}"
         )
         for name, passes, seconds, agreed in (
             ("`fast`", fast["passes"], fast["seconds"], told),
+            ("`paper`, as it stops", paper["passes"], paper["seconds"], "–"),
             ("`paper`, extrapolated", 2 * n * wanted, n * wanted * step, "0.90"),
             ("Inseq, extrapolated", 2 * n * wanted, inseq_takes, "0.90"),
         ):
             times = f"{inseq_takes / seconds:,.0f} ×"
             rows.append(f"| {name}, {n} output {token} | {passes:,.0f} | {seconds:,.1f} | {agreed} | {times} |")
+    ended = ours["paper, 20 targets"]["ended"]
+    ends = ", ".join(f"{ended[why]} {told}" for why, told in ENDS.items() if why in ended)
     return f"""## Against Inseq
 
 Inseq {theirs["inseq"]}'s `reagent` in its own environment, the same model folder and machine, one run, our proposals handed
-to it (`benchmarks/inseq_comparison.py`). It ran {theirs["steps"]} steps of {theirs["chains"]} chains on one output token,
+to it (`benchmarks/inseq_comparison.py`; a prompt of {found["prompt_tokens"]} tokens). It ran {theirs["steps"]} steps of {theirs["chains"]} chains on one output token,
 at {theirs["seconds_per_step"]:.2f} s a step; agreement with its own converged answer: {seen} steps.
 
 **Extrapolated** by r = 1/√(1 + c/k) with the fitted c = {theirs["c"]:.0f}: an agreement of 0.9 takes
 {theirs["probes_wanted_extrapolated"]:.0f} probes, each with a stopping test, or
 {found["inseq_seconds_one_target_extrapolated"]:,.0f} s for one output token and
 {found["inseq_seconds_20_targets_extrapolated"]:,.0f} s for twenty. Our `paper` preset computes the same sum, at
-{ours["paper, seconds per step"]:.2f} s a step. The agreement of `fast` is measured, with {found["reference_probes"]:,} probes of another
+{ours["paper, seconds per step"]:.2f} s a step; *as it stops*: three runs with the published stopping test, each of at most
+{found["paper_steps_at_most"]} steps (of the 20 output tokens {ends}). The agreement of `fast` is measured, with {found["reference_probes"]:,} probes of another
 seed, mean over the output tokens.
 
 | | passes | seconds | agreement | Inseq takes |

@@ -7,11 +7,12 @@ import pytest
 
 from bench.report.runs import PROMPT, Kept, cell, explained, several
 from reagent.bench.records import Cell
-from reagent.bench.report.duels import duels
+from reagent.bench.report.duels import duels, fights
 from reagent.bench.report.rationales import rationale_tables
 from reagent.bench.report.reading import Run, read, without_stages
-from reagent.bench.report.results import REPLACED, SOFT, Finding, findings
+from reagent.bench.report.results import MARKED, REPLACED, SOFT, Family, Finding, findings
 from reagent.bench.report.sharpness import sharpness_table
+from reagent.bench.report.standing import best_table, same_examples
 from reagent.bench.report.study import averages, beside_the_paper, cost_table, full_table, lds_table
 from reagent.bench.report.tables import Missing, Table
 from reagent.bench.report.variants import variant_tables
@@ -23,6 +24,11 @@ EQUAL = [{"soft_ns": (0.1 + d, 0.1), "soft_nc": (0.2, 0.1)} for d in (0.02, -0.0
 def numbers(cells: list[Cell]) -> tuple[Run, list[Finding]]:
     run = read(Kept(cells))
     return run, findings(run)
+
+
+def head_to_head(cells: list[Cell], family: Family) -> Table | Missing:
+    run, found = numbers(cells)
+    return duels(run, fights(run, found), family)
 
 
 def texts(table: Table | Missing) -> list[list[str]]:
@@ -282,7 +288,17 @@ def test_points_of_a_curve_are_no_entries_of_their_own() -> None:
 
 def test_cost_is_the_mean_over_cells() -> None:
     cells = [cell({}, example=i, why=explained(passes=passes)) for i, passes in enumerate((100, 300))]
-    assert texts(cost_table(read(Kept(cells)))) == [["reagent", "2", "200", "0.50", "–"]]
+    assert texts(cost_table(read(Kept(cells)))) == [
+        ["longra", "reagent", "2", "200", "100", "300", "0.50", "–", "2 condition"]
+    ]
+
+
+def test_cost_is_told_task_by_task_with_how_searches_ended() -> None:
+    ends = ["settled", "unsettled", "settled"]
+    cells = [cell({}, example=i, why=explained(stopped=end)) for i, end in enumerate(ends)]
+    cells += [cell({}, dataset="tellmewhy", example=0, method="lime", why=explained(passes=258, stopped="fixed"))]
+    found = [[row[0], row[1], row[3], row[-1]] for row in texts(cost_table(read(Kept(cells))))]
+    assert found == [["longra", "reagent", "100", "2 settled, 1 unsettled"], ["tellmewhy", "lime", "258", ""]]
 
 
 def test_cost_says_how_sure_one_is_of_the_largest_effect() -> None:
@@ -291,14 +307,14 @@ def test_cost_says_how_sure_one_is_of_the_largest_effect() -> None:
     for i, share in enumerate((0.1, 0.2, 0.9)):
         told = replace(why, effects=why.scores, stderr=tuple(tuple(share * x for x in row) for row in why.scores))
         cells.append(cell({}, example=i, why=told))
-    assert texts(cost_table(read(Kept(cells))))[0][-1] == "20%"
+    assert texts(cost_table(read(Kept(cells))))[0][-2] == "20%"
 
 
 def test_two_methods_meet_on_the_examples_that_both_have() -> None:
     more = [{"sufficiency": (0.1 + 0.01 * i, 0.3)} for i in range(8)]
     less = [{"sufficiency": (0.3 + 0.01 * i, 0.3)} for i in range(6)]
     cells = [*several(8, more, method="reagent"), *several(6, less, method="lime")]
-    table = duels(*numbers(cells), REPLACED)
+    table = head_to_head(cells, REPLACED)
     # Less change is better here, so that the difference is turned round: above 0 the first is better.
     assert texts(table) == [["smollm2", "lime", "0.200", "[0.200, 0.200]"]]
     (record,) = table.records  # type: ignore[union-attr]
@@ -309,7 +325,7 @@ def test_two_methods_meet_on_the_examples_that_both_have() -> None:
 
 def test_a_duel_that_may_be_chance_has_an_asterisk_and_p_values_are_corrected() -> None:
     cells = [*study(), *several(8, [{"soft_ns": (0.0, 0.1)}] * 8, method="attention")]
-    table = duels(*numbers(cells), SOFT)
+    table = head_to_head(cells, SOFT)
     assert isinstance(table, Table)
     by = {(record["against"], record["metric"]): record for record in table.records}
     assert by["lime", "soft_ns"]["adjusted_p"] == pytest.approx(4 / 2**8)  # two tests of Soft-NS
@@ -318,16 +334,69 @@ def test_a_duel_that_may_be_chance_has_an_asterisk_and_p_values_are_corrected() 
     assert texts(table)[0][1] == "attention"
     assert not table.notes  # all sure
     draw = [*study(), *several(8, DOUBLE[::-1], method="attention")]
-    table = duels(*numbers(draw), SOFT)
+    table = head_to_head(draw, SOFT)
     assert any("0.000*" in row for row in texts(table))
     assert isinstance(table, Table)
     assert "chance" in table.notes[0]
 
 
+def test_a_duel_is_also_corrected_over_all_metrics() -> None:
+    """With six examples p is 2 / 2⁶: enough for one test, and not for two of other metrics."""
+    given = [{"soft_ns": (0.2 + 0.01 * i, 0.1), "lds": (0.5, 0.1)} for i in range(6)]
+    less = [{"soft_ns": (0.1, 0.1), "lds": (0.5, 0.1)} for _ in range(6)]
+    table = head_to_head([*several(6, given, method="reagent"), *several(6, less, method="lime")], SOFT)
+    assert isinstance(table, Table)
+    (record,) = table.records
+    assert record["adjusted_p"] == pytest.approx(2 / 2**6)
+    assert record["adjusted_p_together"] == pytest.approx(4 / 2**6)
+    assert texts(table)[0][2].endswith("°")
+    assert [note for note in table.notes if "all 2 head-to-heads" in note] == list(table.notes)
+
+
+def test_what_people_have_marked_is_fought_over_too() -> None:
+    cells = [
+        *several(8, [{"no_d": (1.0, 0.1)}] * 8, method="reagent"),
+        *several(8, [{"no_d": (float(i < 2), 0.1)} for i in range(8)], method="lime"),
+    ]
+    assert texts(head_to_head(cells, MARKED))[0][:3] == ["smollm2", "lime", "0.750"]
+
+
+def test_who_is_best_how_often_without_those_that_have_fewer_examples() -> None:
+    def entry(method: str, n: int, soft_ns: float, sufficiency: float) -> list[Cell]:
+        return several(n, [{"soft_ns": (soft_ns, 0.1), "sufficiency": (sufficiency, 0.1)}] * n, method=method)
+
+    cells = [*entry("reagent", 3, 0.2, 0.1), *entry("lime", 3, 0.1, 0.2), *entry("occlusion", 3, 0.1, 0.1)]
+    table = best_table(*numbers([*cells, *entry("greedy", 2, 0.9, 0.01)]))
+    assert isinstance(table, Table)
+    assert [column.name for column in table.columns] == ["method", "of 2", "Soft-NS (of 1)", "Sufficiency (of 1)"]
+    # Two that are equally good are both the best.
+    assert sorted(texts(table)) == [["lime", "0", "", ""], ["occlusion", "1", "", "1"], ["reagent", "2", "1", "1"]]
+    assert isinstance(best_table(*numbers(several(3, DOUBLE[:3]))), Missing)
+
+
+def test_all_on_the_examples_of_the_one_that_has_fewer() -> None:
+    cells = [
+        *several(8, DOUBLE, method="reagent"),
+        *several(8, EQUAL, method="lime"),
+        *several(2, [{"soft_ns": (0.4, 0.1), "soft_nc": (0.1, 0.1)}] * 2, method="greedy", passes=900),
+        *several(1, DOUBLE[:1], method="occlusion"),
+    ]
+    table = same_examples(*numbers(cells))
+    assert isinstance(table, Table)
+    assert [column.name for column in table.columns][:4] == ["examples of", "method", "examples", "forward passes"]
+    assert {row[1]: row[2:5] for row in texts(table)} == {
+        "reagent": ["2", "100", "0.693"],
+        "lime": ["2", "100", "0.000"],
+        "greedy": ["2", "900", "1.386"],
+    }
+    assert bold(table) == ["0.693", "1.386"]  # Soft-NC of LIME, Soft-NS of the greedy search
+    assert isinstance(same_examples(*numbers(study())), Missing)
+
+
 def test_the_first_of_the_suite_meets_the_others() -> None:
     run = read(Kept(study(), {"suite": "planted", "labels": ["lime", "reagent"]}))
-    assert texts(duels(run, findings(run), SOFT))[0][1] == "reagent"
-    assert isinstance(duels(*numbers(several(3, DOUBLE[:3])), SOFT), Missing)
+    assert texts(duels(run, fights(run, findings(run)), SOFT))[0][1] == "reagent"
+    assert isinstance(head_to_head(several(3, DOUBLE[:3]), SOFT), Missing)
 
 
 def test_a_metric_that_rewards_sharp_scores_is_seen_through() -> None:

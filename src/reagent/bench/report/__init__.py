@@ -2,7 +2,7 @@
 
 reading.py      the numbers of every cell
 results.py      each entry against random: log ratios, intervals, tests
-study.py, duels.py, sharpness.py, rationales.py, variants.py   the tables
+study.py, duels.py, standing.py, sharpness.py, rationales.py, variants.py   the tables
 bars.py, convergence.py, examples.py   the figures
 published/      the paper's own numbers
 assembling.py   which of them, in which order

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from reagent.bench.report.bars import bar_figures, cost_figure
 from reagent.bench.report.contents import Contents, Drawing, Section, Shaded
 from reagent.bench.report.convergence import convergence
-from reagent.bench.report.duels import duels
+from reagent.bench.report.duels import duels, fights
 from reagent.bench.report.examples import chosen_examples, distribution, heat_map, shaded
 from reagent.bench.report.rationales import rationale_tables
 from reagent.bench.report.reading import Failure, Records, Run, without_stages
-from reagent.bench.report.results import FAMILIES, PREDICTED, Finding
+from reagent.bench.report.results import FAMILIES, MARKED, PREDICTED, Finding
 from reagent.bench.report.sharpness import sharpness_table
+from reagent.bench.report.standing import best_table, same_examples
 from reagent.bench.report.study import averages, beside_the_paper, cost_table, full_table, lds_table
 from reagent.bench.report.tables import Column, Entry, Missing, Table
 from reagent.bench.report.variants import variant_tables
@@ -27,6 +28,7 @@ _WORDS = {
     "(sufficiency, where less change is better).",
     "sharpness": "Soft perturbation rewards peaked scores whatever their order, so a lead there is only in part "
     "a better ranking.",
+    "standing": "Metrics ask different questions and need not agree, and means over other examples cannot be compared.",
     "examples": "Each text is shaded by its scores as a share of the largest of the method.",
     "failures": "These cells have no numbers; the others are not touched by it. Run again with --retry-failed.",
 }
@@ -39,16 +41,18 @@ def assemble(records: Records, run: Run, found: Sequence[Finding]) -> Contents:
     labels = set(run.labels)
     found, every = [finding for finding in found if finding.label in labels], found
     if run.rows:
+        fought = fights(run, found)
         for family in FAMILIES:
             figures = bar_figures(run, found, family)
             tables = averages(run, found, family)
             parts.add(
-                family.id, family.title, [*tables, *figures, full_table(run, found, family), duels(run, found, family)]
+                family.id, family.title, [*tables, *figures, full_table(run, found, family), duels(run, fought, family)]
             )
         parts.add("sharpness", "Ranking or sharpness", [sharpness_table(run, found)])
         parts.add("paper", "Beside the paper", [beside_the_paper(run, found)])
-        parts.add("lds", "Effects as predictions", [lds_table(run, found), duels(run, found, PREDICTED)])
-        parts.add("rationales", "Rationales", rationale_tables(run, found))
+        parts.add("lds", "Effects as predictions", [lds_table(run, found), duels(run, fought, PREDICTED)])
+        parts.add("standing", "All metrics together", [best_table(run, found), same_examples(run, found)])
+        parts.add("rationales", "Rationales", [*rationale_tables(run, found), duels(run, fought, MARKED)])
         parts.add("variants", "Replacers and hyperparameters", variant_tables(run, found))
         curves = convergence(whole, every)
         parts.add("convergence", "Convergence", [curves] if isinstance(curves, Missing) else curves)
@@ -120,8 +124,10 @@ def _facts(run: Run) -> Iterable[tuple[str, str]]:
         yield "model", f"{model} ({words(info, 'id', 'revision', 'dtype', 'backend')})" if info else model
     for dataset in run.datasets:
         rows = [row for row in run.rows if row.dataset == dataset]
-        examples = len({row.example for row in rows})
-        yield "dataset", f"{dataset}: {_counted(examples, 'example')}, {rows[0].level} level"
+        examples, lengths = len({row.example for row in rows}), [row.units for row in rows]
+        shortest, longest = min(lengths), max(lengths)
+        units = _counted(longest, "unit") if shortest == longest else f"{shortest:,} to {longest:,} units"
+        yield "dataset", f"{dataset}: {_counted(examples, 'example')} of {units}, {rows[0].level} level"
     if run.rows:
         yield "methods", ", ".join(run.labels)
         yield "seeds", ", ".join(str(seed) for seed in sorted({row.seed for row in run.rows}))

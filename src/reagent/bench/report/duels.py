@@ -1,15 +1,18 @@
 """Head to head: the first entry of the suite against each of the others, on the examples that both have."""
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reagent.bench.report.reading import Number, Row, Run
 from reagent.bench.report.results import (
     ALPHA,
     CORRECTION,
+    FAMILIES,
+    MARKED,
     NAMES,
+    PREDICTED,
     RESAMPLES,
     Family,
     Finding,
@@ -17,25 +20,45 @@ from reagent.bench.report.results import (
     measures,
 )
 from reagent.bench.report.tables import Column, Entry, Missing, Table, interval, number, transposed
-from reagent.metrics.statistics import Comparison, compare, corrected
+from reagent.metrics.statistics import Comparison, adjust, compare, corrected
 
 Pairing = tuple[str, str, str, str]  # model, dataset, the other's label, metric
 _STAR = f"* p > {ALPHA} in the Wilcoxon signed-rank test of the pairs, corrected over all of one metric: may be chance."
+_ONCE = "° p is below that, but not once all {} head-to-heads of the run, by whichever metric, are corrected together."
 
 
-def duels(run: Run, found: Sequence[Finding], family: Family) -> Table | Missing:
+@dataclass(frozen=True)
+class Fight:
+    """The first entry against another, by one metric."""
+
+    comparison: Comparison
+    adjusted_p: float  # corrected over all fights of the run, whatever their metric
+
+
+Fights = Mapping[Pairing, Fight]
+
+
+def fights(run: Run, found: Sequence[Finding]) -> Fights:
+    """All of a run."""
+    known = {name for family in (*FAMILIES, PREDICTED, MARKED) for name in family.metrics}
+    measure = {name: measure for name, measure in measures(found).items() if name in known}
+    fought = _fought(run, first_label(run), measure)
+    together = adjust([one.wilcoxon.p for one in fought.values()], CORRECTION)
+    return {at: Fight(one, float(p)) for (at, one), p in zip(fought.items(), together, strict=True)}
+
+
+def duels(run: Run, every: Fights, family: Family) -> Table | Missing:
     """The differences of pairs; positive is better for the first entry, whichever way the metric goes."""
     title = f"Head to head: {family.title.lower()}"
-    measure = {name: measure for name, measure in measures(found).items() if name in family.metrics}
     first = first_label(run)
-    fought = _fought(run, first, measure)
+    fought = {at: one for at, one in every.items() if at[3] in family.metrics}
     if not fought:
         return Missing(title, "there are no two entries with the same numbers on the same example")
     pairs = [(m, other) for m in run.models for other in run.labels if any(k[0] == m and k[2] == other for k in fought)]
     columns = [[Entry(run.short(model)) for model, _ in pairs], [Entry(other) for _, other in pairs]]
     heads = [Column("model", is_number=False), Column(f"{first} against", is_number=False)]
     for dataset in run.datasets:
-        for metric in measure:
+        for metric in dict.fromkeys(at[3] for at in fought):
             some = [fought.get((model, dataset, other, metric)) for model, other in pairs]
             if any(some):
                 columns += [[Entry(_said(one)) for one in some], [Entry(_range(one), quiet=True) for one in some]]
@@ -48,7 +71,11 @@ def duels(run: Run, found: Sequence[Finding], family: Family) -> Table | Missing
         columns=tuple(heads),
         rows=transposed(columns),
         records=tuple(_record(first, at, one) for at, one in fought.items()),
-        notes=(_STAR,) if any(one is not None and not _is_sure(one) for one in fought.values()) else (),
+        notes=tuple(
+            note
+            for mark, note in (("*", _STAR), ("°", _ONCE.format(len(every))))
+            if mark in map(_mark, fought.values())
+        ),
     )
 
 
@@ -81,20 +108,21 @@ def _duel(rows: Sequence[Row], others: Sequence[Row], number: Number) -> Compari
     return replace(duel, flagged=0)
 
 
-def _is_sure(one: Comparison) -> bool:
-    return one.adjusted_p is not None and one.adjusted_p <= ALPHA
+def _mark(fight: Fight) -> str:
+    of_metric = fight.comparison.adjusted_p
+    return "*" if of_metric is None or of_metric > ALPHA else "°" if fight.adjusted_p > ALPHA else ""
 
 
-def _said(one: Comparison | None) -> str:
-    return number(None) if one is None else number(one.difference.value, mark="" if _is_sure(one) else "*")
+def _said(fight: Fight | None) -> str:
+    return number(None) if fight is None else number(fight.comparison.difference.value, mark=_mark(fight))
 
 
-def _range(one: Comparison | None) -> str:
-    return "" if one is None else interval(one.difference.low, one.difference.high)
+def _range(fight: Fight | None) -> str:
+    return "" if fight is None else interval(fight.comparison.difference.low, fight.comparison.difference.high)
 
 
-def _record(first: str, at: Pairing, one: Comparison) -> dict[str, Any]:
-    model, dataset, other, metric = at
+def _record(first: str, at: Pairing, fight: Fight) -> dict[str, Any]:
+    (model, dataset, other, metric), one = at, fight.comparison
     return {
         "model": model,
         "dataset": dataset,
@@ -110,6 +138,7 @@ def _record(first: str, at: Pairing, one: Comparison) -> dict[str, Any]:
         "difference_high": one.difference.high,
         "p": one.wilcoxon.p,
         "adjusted_p": one.adjusted_p,
+        "adjusted_p_together": fight.adjusted_p,
         "correction": one.correction,
         "rank_biserial": one.rank_biserial,
         "better": one.better,

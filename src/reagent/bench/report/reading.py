@@ -42,6 +42,7 @@ class Row:
     settings: Mapping[str, Any]  # of the method, as it recorded them
     replacer: str
     results: Mapping[Number, Result]
+    units: int  # of the prompt
     steps: tuple[int, ...]  # of each run of each target; of a greedy search, the length of each rationale
     stopped: tuple[str, ...]  # what ended the search for each target
     passes: int
@@ -199,6 +200,7 @@ def _row(cell: Cell, why: Explanation, lengths: Lengths) -> Row:
         settings=why.method,
         replacer=str((why.replacer or {}).get("id", "")),
         results=results,
+        units=len(why.input),
         steps=tuple(n for t in targets for n in (cost.runs[t] if t < len(cost.runs) else (cost.steps[t],))),
         stopped=tuple(cost.stopped[t] for t in targets),
         passes=cost.forward_passes,

@@ -31,6 +31,7 @@ EQUAL = Family("pi_soft", "Soft perturbation at equal selection", ("pi_soft_ns",
 REPLACED = Family("replacement", "Replacement", ("comprehensiveness", "sufficiency"))
 FAMILIES = (SOFT, EQUAL, REPLACED)
 PREDICTED = Family("lds", "Effects as predictions", ("lds",))
+MARKED = Family("marks", "What people have marked", ("ante", "no_d"))
 
 NAMES = {
     "soft_ns": "Soft-NS",

@@ -1,11 +1,12 @@
 """The tables of a study: full results, averages over models and over tasks, the paper's numbers, cost."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from statistics import mean, median
 from typing import Any
 
 from reagent.bench.report.published import CAUTION, published_name
-from reagent.bench.report.reading import Run
+from reagent.bench.report.reading import Row, Run
 from reagent.bench.report.results import ALPHA, NAMES, SOFT, Family, Finding, measures, shown
 from reagent.bench.report.tables import (
     Column,
@@ -176,45 +177,58 @@ def beside_the_paper(run: Run, found: Sequence[Finding]) -> Table | Missing:
 
 
 def cost_table(run: Run) -> Table:
-    """What explaining one example took."""
-    records: list[dict[str, Any]] = []
-    for label in run.labels:
-        rows = [row for row in run.rows if row.label == label]
-        records.append(
-            {
-                "label": label,
-                "method": rows[0].method,
-                "cells": len(rows),
-                "forward_passes": mean(row.passes for row in rows),
-                "seconds": mean(row.seconds for row in rows),
-                "error": median(errors) if (errors := [row.error for row in rows if row.error is not None]) else None,
-            }
-        )
+    """What explaining one example took, and how sure one is then."""
+    records: list[dict[str, Any]] = [
+        {
+            "dataset": dataset,
+            "label": label,
+            "method": rows[0].method,
+            "cells": len(rows),
+            "forward_passes": mean(row.passes for row in rows),
+            "fewest_passes": min(row.passes for row in rows),
+            "most_passes": max(row.passes for row in rows),
+            "seconds": mean(row.seconds for row in rows),
+            "error": median(errors) if (errors := [row.error for row in rows if row.error is not None]) else None,
+            "ended": _ended(rows),
+        }
+        for dataset in run.datasets
+        for label in run.labels
+        if (rows := [row for row in run.rows if (row.dataset, row.label) == (dataset, label)])
+    ]
     return Table(
         id="cost",
         title="Cost",
         caption="Forward passes of the explained model and seconds for one example, mean over all cells; without "
         "loading, generating and evaluating. Backward passes of gradient methods are not counted. And how sure one is "
-        "then: the standard error of the largest effect by that effect, median over cells.",
+        "then: the standard error of the largest effect by that effect, median over cells, and for how many output "
+        "tokens the search ended in which way.",
         columns=(
-            Column("method", is_number=False),
-            Column("cells"),
-            Column("forward passes"),
-            Column("seconds"),
-            Column("error of the largest effect"),
+            *(Column(name, is_number=False) for name in ("dataset", "method")),
+            *(
+                Column(name)
+                for name in ("cells", "forward passes", "from", "to", "seconds", "error of the largest effect")
+            ),
+            Column("ended", is_number=False),
         ),
         rows=tuple(
             (
-                Entry(str(line["label"])),
+                *(Entry(str(line[name])) for name in ("dataset", "label")),
                 Entry(f"{line['cells']:,}"),
-                Entry(count(line["forward_passes"])),
+                *(Entry(count(line[name])) for name in ("forward_passes", "fewest_passes", "most_passes")),
                 Entry(number(line["seconds"], 2)),
                 Entry("–" if line["error"] is None else f"{line['error']:.0%}"),
+                Entry(str(line["ended"])),
             )
             for line in records
         ),
         records=tuple(records),
     )
+
+
+def _ended(rows: Sequence[Row]) -> str:
+    """For how many output tokens in which way, most often first; nothing where the number of passes was fixed."""
+    reasons = Counter(reason for row in rows for reason in row.stopped if reason != "fixed")
+    return ", ".join(f"{times:,} {reason}" for reason, times in reasons.most_common())
 
 
 # --- what they share ---

@@ -1,0 +1,147 @@
+"""Who is ahead: how often each entry is the best, and how all do on the examples of those that have fewer."""
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from statistics import mean
+from typing import Any, NamedTuple
+
+from reagent.bench.report.reading import Row, Run
+from reagent.bench.report.results import FAMILIES, NAMES, PREDICTED, Finding, by_example, measures, shown
+from reagent.bench.report.tables import (
+    Column,
+    Entry,
+    Missing,
+    Table,
+    best,
+    best_within,
+    count,
+    emphasised,
+    number,
+    transposed,
+)
+from reagent.metrics import METRICS
+
+_METRICS = [name for family in (*FAMILIES, PREDICTED) for name in family.metrics]
+_BEST_TITLE = "How often each method is the best"
+_SAME_TITLE = "On the same examples"
+
+
+def best_table(run: Run, found: Sequence[Finding]) -> Table | Missing:
+    """Of all means, one for each model, task and metric, how many are the best."""
+    groups: dict[tuple[str, str, str], dict[str, float]] = defaultdict(dict)
+    for (model, dataset, label, metric), finding in shown(found).items():
+        value = finding.comparison.mean.value
+        if metric in _METRICS and not finding.is_partial and value is not None:
+            groups[model, dataset, metric][label] = value
+    wins = {metric: Counter[str]() for metric in _METRICS}
+    contests = Counter[str]()
+    for (_, _, metric), means in groups.items():
+        won = best(list(means.values()), METRICS[metric].higher_is_better, digits=12)
+        wins[metric].update(label for label, is_best in zip(means, won, strict=True) if is_best)
+        contests[metric] += any(won)
+    if not contests.total():
+        return Missing(_BEST_TITLE, "no two entries have means over the same examples")
+    fought = [metric for metric in _METRICS if contests[metric]]
+    labels = [label for label in run.labels if any(label in means for means in groups.values())]
+    totals = [sum(wins[metric][label] for metric in fought) for label in labels]
+    columns = [
+        [Entry(label) for label in labels],
+        emphasised([Entry(str(total)) for total in totals], best(totals)),
+        *([Entry(str(wins[metric][label] or "")) for label in labels] for metric in fought),
+    ]
+    heads = [Column("method", is_number=False), Column(f"of {contests.total()}")]
+    return Table(
+        id="best",
+        title=_BEST_TITLE,
+        caption=f"Of the {contests.total()} means, one for each model, task and metric, how many are the best, by "
+        "however little. Only entries that have all examples take part.",
+        columns=(*heads, *(Column(f"{NAMES[metric]} (of {contests[metric]})") for metric in fought)),
+        rows=transposed(columns),
+        records=tuple(
+            {"label": label, "metric": metric, "best": wins[metric][label], "of": contests[metric]}
+            for label in labels
+            for metric in fought
+        ),
+    )
+
+
+class _Group(NamedTuple):
+    """Examples of one model and dataset that some entries have, and no others."""
+
+    model: str
+    dataset: str
+    examples: frozenset[str]
+    of: tuple[str, ...]  # the entries that have just these
+
+
+def same_examples(run: Run, found: Sequence[Finding]) -> Table | Missing:
+    """Everyone on the examples of those who have fewer."""
+    groups = list(_groups(run))
+    if not groups:
+        return Missing(_SAME_TITLE, "all entries have all examples, or too few to compare")
+    measure = {name: measure for name, measure in measures(found).items() if name in _METRICS}
+    records = [line for group in groups for line in _lines(run, group, measure)]
+    several = [name for name in ("model", "dataset") if len({getattr(group, name) for group in groups}) > 1]
+    within = [tuple(line[name] for name in ("model", "dataset", "examples_of")) for line in records]
+    columns = [[Entry(line[name]) for line in records] for name in (*several, "examples_of", "label")]
+    heads = [Column(name, is_number=False) for name in (*several, "examples of", "method")]
+    columns += [[Entry(str(line["cases"])) for line in records], [Entry(count(line["passes"])) for line in records]]
+    heads += [Column("examples"), Column("forward passes")]
+    for metric in measure:
+        higher = METRICS[metric].higher_is_better
+        values: list[float | None] = [line[metric] for line in records]
+        columns.append(emphasised(map(Entry, map(number, values)), best_within(within, values, higher)))
+        heads.append(Column(NAMES[metric] if higher else f"{NAMES[metric]} ↓"))
+    return Table(
+        id="same_examples",
+        title=_SAME_TITLE,
+        caption="Where some entries have fewer examples, all entries on those alone. Logarithm of the mean over "
+        "examples divided by that of random attributions; of LDS the mean. The best of a group is bold.",
+        columns=tuple(heads),
+        rows=transposed(columns),
+        records=tuple(records),
+    )
+
+
+def _groups(run: Run) -> Iterator[_Group]:
+    """One for each set of examples that is not all there are; a single example compares nothing."""
+    for model in run.models:
+        for dataset in run.datasets:
+            rows = [row for row in run.rows if (row.model, row.dataset) == (model, dataset)]
+            every = frozenset(row.example for row in rows)
+            sets: dict[frozenset[str], list[str]] = defaultdict(list)
+            for label in run.labels:
+                sets[frozenset(row.example for row in rows if row.label == label)].append(label)
+            for examples, labels in sets.items():
+                if examples != every and len(examples) > 1:
+                    yield _Group(model, dataset, examples, tuple(labels))
+
+
+def _lines(run: Run, group: _Group, measure: dict[str, str]) -> Iterator[dict[str, Any]]:
+    for label in run.labels:
+        rows = [
+            row
+            for row in run.rows
+            if (row.model, row.dataset, row.label) == (group.model, group.dataset, label)
+            and row.example in group.examples
+        ]
+        if len({row.example for row in rows}) == len(group.examples):
+            yield {
+                "model": run.short(group.model),
+                "dataset": group.dataset,
+                "examples_of": ", ".join(group.of),
+                "label": label,
+                "cases": len(group.examples),
+                "passes": mean(row.passes for row in rows),
+            } | {metric: _value(rows, metric, name) for metric, name in measure.items()}
+
+
+def _value(rows: Sequence[Row], metric: str, measure: str) -> float | None:
+    results = list(by_example(rows, (metric, measure)).values())
+    if not results:
+        return None
+    value, random = mean(result.value for result in results), mean(result.random for result in results)
+    if metric in PREDICTED.metrics:
+        return value
+    return math.log(value / random) if value > 0 and random > 0 else None
