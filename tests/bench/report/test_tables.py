@@ -368,7 +368,8 @@ def test_who_is_best_how_often_without_those_that_have_fewer_examples() -> None:
     cells = [*entry("reagent", 3, 0.2, 0.1), *entry("lime", 3, 0.1, 0.2), *entry("occlusion", 3, 0.1, 0.1)]
     table = best_table(*numbers([*cells, *entry("greedy", 2, 0.9, 0.01)]))
     assert isinstance(table, Table)
-    assert [column.name for column in table.columns] == ["method", "of 2", "Soft-NS (of 1)", "Sufficiency (of 1)"]
+    heads = [f"{column.over} {column.name}".strip() for column in table.columns]
+    assert heads == ["method", "all of 2", "Soft-NS of 1", "Sufficiency of 1"]
     # Two that are equally good are both the best.
     assert sorted(texts(table)) == [["lime", "0", "", ""], ["occlusion", "1", "", "1"], ["reagent", "2", "1", "1"]]
     assert isinstance(best_table(*numbers(several(3, DOUBLE[:3]))), Missing)

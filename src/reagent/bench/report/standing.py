@@ -50,13 +50,13 @@ def best_table(run: Run, found: Sequence[Finding]) -> Table | Missing:
         emphasised([Entry(str(total)) for total in totals], best(totals)),
         *([Entry(str(wins[metric][label] or "")) for label in labels] for metric in fought),
     ]
-    heads = [Column("method", is_number=False), Column(f"of {contests.total()}")]
+    heads = [Column("method", is_number=False), Column(f"of {contests.total()}", "all")]
     return Table(
         id="best",
         title=_BEST_TITLE,
         caption=f"Of the {contests.total()} means, one for each model, task and metric, how many are the best, by "
         "however little. Only entries that have all examples take part.",
-        columns=(*heads, *(Column(f"{NAMES[metric]} (of {contests[metric]})") for metric in fought)),
+        columns=(*heads, *(Column(f"of {contests[metric]}", NAMES[metric]) for metric in fought)),
         rows=transposed(columns),
         records=tuple(
             {"label": label, "metric": metric, "best": wins[metric][label], "of": contests[metric]}
