@@ -27,7 +27,7 @@ def main() -> None:
     Path(folder.parent / "benchmarks.md").write_text("\n".join(pages), encoding="utf-8")
 
 
-ENDS = {"start": "met it at their random start", "condition": "met it later", "max_steps": "not at all"}
+ENDS = {"start": "met it at their random start", "condition": "met it later", "maximum": "not at all"}
 CALLED = {"forty": "of forty", None: "in all"}  # a length, for people
 
 INTRODUCTION = """# Benchmarks

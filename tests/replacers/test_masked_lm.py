@@ -145,6 +145,31 @@ def test_a_piece_masks_its_word_from_there_on(folder: str, word: str) -> None:
     assert set(words(model, case, found)[" Japan"]) == {f" {country}" for country in COUNTRIES} - {" Japan"}
 
 
+def test_a_mask_ends_with_the_word(folder: str) -> None:
+    """Also before white space at the very end, behind invisible characters, and before what must stay."""
+    model = masked.explained("byte-level")
+    case = model.case("My \u200b aunt <</s> teach music.\n", target=" to")
+    kept = tuple(replace(token, protected=token.text == "</s>") for token in case.input)
+    with asked(masked_network.load(folder)) as spans:
+        propose(folder, model, replace(case, input=kept))
+    text = case.prompt + case.completion
+    found = {text[start:end] for start, end in spans}
+    assert {" aunt", "<", " music", ".", "\n", " to"} <= found
+    assert not {mask for mask in found if {"\u200b", "a"} <= set(mask) or "<<" in mask}
+
+
+@contextmanager
+def asked(lm: masked_network.MaskedLM) -> Iterator[list[tuple[int, int]]]:
+    """The spans that the masked LM is asked about meanwhile."""
+    seen: list[tuple[int, int]] = []
+    fill = lm.fill
+    lm.fill = lambda text, spans: seen.extend(spans) or fill(text, spans)  # type: ignore[assignment, func-returns-value]
+    try:
+        yield seen
+    finally:
+        lm.fill = fill
+
+
 def test_the_word_itself_is_no_replacement_of_its_first_piece(folder: str) -> None:
     model = masked.explained("byte-level")
     whole = model.case("My aunt moved to Japan to teach", target=" music.")

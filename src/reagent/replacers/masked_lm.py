@@ -7,7 +7,8 @@ left and to their right are read by the masked LM's tokenizer, with one mask bet
 A token that is part of a word is masked together with the rest of its word, which would betray it: " Jap"
 of " Japan" masks the whole word, and the fills are words. A piece further on masks from there to the end
 ("an" asks for what may follow "Jap"): what fills a whole word begins with a space, and could never stand
-in the middle of one. Pieces of one character (bytes of an emoji) all ask for the whole character.
+in the middle of one. Scripts without spaces have words of one character here. Pieces of one character
+(bytes of an emoji) all ask for the whole character.
 
 A fill counts if the explained model spells it with one token that has the leading space of the original:
 positions stay aligned. Written with a space, the original takes fills that begin a word; right after a
@@ -134,13 +135,16 @@ class _Place:
 
 def _spans(case: Case, text: str) -> Iterator[tuple[int, tuple[Span, Span]]]:
     """Of every token that may be replaced: its index; its span in the text and that of what is masked."""
-    ends = [end for _, end in words(text)]
-    for i, token in enumerate(case.input + case.output):
-        shift = len(case.prompt) if i >= len(case.input) else 0
-        start, end = token.start + shift, token.end + shift
-        if not token.protected:
+    tokens = case.input + case.output
+    shifts = [0] * len(case.input) + [len(case.prompt)] * len(case.output)
+    spans = [(token.start + by, token.end + by) for token, by in zip(tokens, shifts, strict=True)]
+    kept = (start for (start, _), token in zip(spans, tokens, strict=True) if token.protected)
+    gaps = (i for i, character in enumerate(text) if character.isspace())
+    stops = sorted({len(text), *(end for _, end in words(text)), *gaps, *kept})
+    for i, (start, end) in enumerate(spans):
+        if not tokens[i].protected:
             inside = start < end and not text[end - 1].isspace()
-            yield i, ((start, end), (start, ends[bisect_left(ends, end)] if inside else end))
+            yield i, ((start, end), (start, stops[bisect_left(stops, end)] if inside else end))
 
 
 def _place(text: str, span: Span, mask: Span, token: int, vocabulary: Vocabulary) -> _Place:

@@ -372,7 +372,20 @@ def test_who_is_best_how_often_without_those_that_have_fewer_examples() -> None:
     assert heads == ["method", "all of 2", "Soft-NS of 1", "Sufficiency of 1"]
     # Two that are equally good are both the best.
     assert sorted(texts(table)) == [["lime", "0", "", ""], ["occlusion", "1", "", "1"], ["reagent", "2", "1", "1"]]
+    assert not table.notes
+    elsewhere = several(2, [{"soft_ns": (v, 0.1)} for v in (0.1, 0.2)], method="lime", dataset="wikibio")
+    table = best_table(
+        *numbers([*cells, *elsewhere, *several(2, [{"soft_ns": (0.3, 0.1)}] * 2, method="greedy", dataset="wikibio")])
+    )
+    assert isinstance(table, Table)
+    found = {row[0]: row[1] for row in texts(table)}
+    assert found == {"reagent": "2†", "occlusion": "1†", "lime": "0", "greedy": "1†"}
+    assert {"label": "greedy", "metric": "sufficiency", "best": 0, "of": 0} in table.records
     assert isinstance(best_table(*numbers(several(3, DOUBLE[:3]))), Missing)
+    # Two that lack one example each have the same number of examples, and not the same examples.
+    apart = [*several(8, DOUBLE, method="reagent")[1:], *several(8, EQUAL, method="lime")[:-1]]
+    assert isinstance(best_table(*numbers(apart)), Missing)
+    assert isinstance(same_examples(*numbers(apart)), Missing)
 
 
 def test_all_on_the_examples_of_the_one_that_has_fewer() -> None:
@@ -384,8 +397,9 @@ def test_all_on_the_examples_of_the_one_that_has_fewer() -> None:
     ]
     table = same_examples(*numbers(cells))
     assert isinstance(table, Table)
-    assert [column.name for column in table.columns][:4] == ["examples of", "method", "examples", "forward passes"]
-    assert {row[1]: row[2:5] for row in texts(table)} == {
+    heads = ["model", "dataset", "examples of", "method", "examples", "forward passes"]
+    assert [column.name for column in table.columns][:6] == heads
+    assert {row[3]: row[4:7] for row in texts(table)} == {
         "reagent": ["2", "100", "0.693"],
         "lime": ["2", "100", "0.000"],
         "greedy": ["2", "900", "1.386"],

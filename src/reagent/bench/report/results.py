@@ -59,7 +59,7 @@ class Finding:
     preset: str
     seeds: int
     comparison: Comparison
-    most: int = 0  # examples that any entry has there
+    most: int = 0  # examples that some entry has there
 
     @property
     def is_partial(self) -> bool:
@@ -127,19 +127,19 @@ def findings(run: Run) -> list[Finding]:
     for row in run.rows:
         groups[row.model, row.dataset, row.label].append(row)
     found = [finding for (_, _, label), rows in groups.items() for finding in _of_group(label, rows)]
-    most: dict[tuple[str, ...], int] = defaultdict(int)
+    every: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for row in run.rows:
+        for number in row.results:
+            every[row.model, row.dataset, *number].add(row.example)
     families: dict[Number, list[int]] = defaultdict(list)
     for i, finding in enumerate(found):
         families[finding.number].append(i)
-        most[finding.model, finding.dataset, *finding.number] = max(
-            most[finding.model, finding.dataset, *finding.number], finding.comparison.cases
-        )
     for number, members in families.items():
         adjusted = adjust([found[i].comparison.wilcoxon.p for i in members], CORRECTION)
         for i, p in zip(members, adjusted, strict=True):
             comparison = replace(found[i].comparison, correction=CORRECTION, adjusted_p=float(p))
-            among = most[found[i].model, found[i].dataset, *number]
-            found[i] = replace(found[i], comparison=comparison, most=among)
+            among = every[found[i].model, found[i].dataset, *number]
+            found[i] = replace(found[i], comparison=comparison, most=len(among))
     return found
 
 

@@ -34,35 +34,38 @@ def best_table(run: Run, found: Sequence[Finding]) -> Table | Missing:
         value = finding.comparison.mean.value
         if metric in _METRICS and not finding.is_partial and value is not None:
             groups[model, dataset, metric][label] = value
-    wins = {metric: Counter[str]() for metric in _METRICS}
-    contests = Counter[str]()
+    wins, contests, entered = Counter[tuple[str, str]](), Counter[str](), Counter[tuple[str, str]]()
     for (_, _, metric), means in groups.items():
         won = best(list(means.values()), METRICS[metric].higher_is_better, digits=12)
-        wins[metric].update(label for label, is_best in zip(means, won, strict=True) if is_best)
-        contests[metric] += any(won)
-    if not contests.total():
+        if any(won):
+            contests[metric] += 1
+            entered.update((label, metric) for label in means)
+            wins.update((label, metric) for label, is_best in zip(means, won, strict=True) if is_best)
+    if not contests:
         return Missing(_BEST_TITLE, "no two entries have means over the same examples")
     fought = [metric for metric in _METRICS if contests[metric]]
-    labels = [label for label in run.labels if any(label in means for means in groups.values())]
-    totals = [sum(wins[metric][label] for metric in fought) for label in labels]
+    labels = [label for label in run.labels if any((label, metric) in entered for metric in fought)]
+    totals = [sum(wins[label, metric] for metric in fought) for label in labels]
+    marks = ["†" if any(entered[label, m] < contests[m] for m in fought) else "" for label in labels]
     columns = [
         [Entry(label) for label in labels],
-        emphasised([Entry(str(total)) for total in totals], best(totals)),
-        *([Entry(str(wins[metric][label] or "")) for label in labels] for metric in fought),
+        emphasised([Entry(f"{total}{mark}") for total, mark in zip(totals, marks, strict=True)], best(totals)),
+        *([Entry(str(wins[label, metric] or "")) for label in labels] for metric in fought),
     ]
     heads = [Column("method", is_number=False), Column(f"of {contests.total()}", "all")]
     return Table(
         id="best",
         title=_BEST_TITLE,
         caption=f"Of the {contests.total()} means, one for each model, task and metric, how many are the best, by "
-        "however little. Only entries that have all examples take part.",
+        "however little. Only entries that have all examples of a task take part in it.",
         columns=(*heads, *(Column(f"of {contests[metric]}", NAMES[metric]) for metric in fought)),
         rows=transposed(columns),
         records=tuple(
-            {"label": label, "metric": metric, "best": wins[metric][label], "of": contests[metric]}
+            {"label": label, "metric": metric, "best": wins[label, metric], "of": entered[label, metric]}
             for label in labels
             for metric in fought
         ),
+        notes=("† took part in fewer, since it lacks examples.",) if any(marks) else (),
     )
 
 
@@ -77,15 +80,17 @@ class _Group(NamedTuple):
 
 def same_examples(run: Run, found: Sequence[Finding]) -> Table | Missing:
     """Everyone on the examples of those who have fewer."""
-    groups = list(_groups(run))
-    if not groups:
-        return Missing(_SAME_TITLE, "all entries have all examples, or too few to compare")
     measure = {name: measure for name, measure in measures(found).items() if name in _METRICS}
-    records = [line for group in groups for line in _lines(run, group, measure)]
-    several = [name for name in ("model", "dataset") if len({getattr(group, name) for group in groups}) > 1]
+    records: list[dict[str, Any]] = []
+    for group in _groups(run):
+        lines = list(_lines(run, group, measure))
+        records += lines if len(lines) > 1 else []
+    if not records:
+        return Missing(_SAME_TITLE, "all entries have all examples, or too few to compare")
     within = [tuple(line[name] for name in ("model", "dataset", "examples_of")) for line in records]
-    columns = [[Entry(line[name]) for line in records] for name in (*several, "examples_of", "label")]
-    heads = [Column(name, is_number=False) for name in (*several, "examples of", "method")]
+    columns = [[Entry(run.short(line["model"])) for line in records]]
+    columns += [[Entry(line[name]) for line in records] for name in ("dataset", "examples_of", "label")]
+    heads = [Column(name, is_number=False) for name in ("model", "dataset", "examples of", "method")]
     columns += [[Entry(str(line["cases"])) for line in records], [Entry(count(line["passes"])) for line in records]]
     heads += [Column("examples"), Column("forward passes")]
     for metric in measure:
@@ -96,7 +101,7 @@ def same_examples(run: Run, found: Sequence[Finding]) -> Table | Missing:
     return Table(
         id="same_examples",
         title=_SAME_TITLE,
-        caption="Where some entries have fewer examples, all entries on those alone. Logarithm of the mean over "
+        caption="Where some entries have fewer examples, all that have them on those alone. Logarithm of the mean over "
         "examples divided by that of random attributions; of LDS the mean. The best of a group is bold.",
         columns=tuple(heads),
         rows=transposed(columns),
@@ -128,7 +133,7 @@ def _lines(run: Run, group: _Group, measure: dict[str, str]) -> Iterator[dict[st
         ]
         if len({row.example for row in rows}) == len(group.examples):
             yield {
-                "model": run.short(group.model),
+                "model": group.model,
                 "dataset": group.dataset,
                 "examples_of": ", ".join(group.of),
                 "label": label,
