@@ -157,7 +157,13 @@ def measure(bench: Bench, arguments: argparse.Namespace) -> dict[str, Any]:
         designs = [make(bench, max(COUNTS), np.random.default_rng([seed, 5])) for seed in seeds]
         return [(design, bench.drop(design)) for design in designs]
 
-    result: dict[str, Any] = {"agreement": {}, "predicts_30_percent": {}}
+    by_turns = {k: [bench.fast(k, seed).mean for seed in seeds] for k in COUNTS}
+    result: dict[str, Any] = {
+        "agreement": {"by turns: the default": {k: agreement(found, truth) for k, found in by_turns.items()}},
+        "predicts_30_percent": {
+            "by turns": {k: agreement([other.replaced @ one for one in found], drops) for k, found in by_turns.items()}
+        },
+    }
     for name, share in SHARES.items():
         runs = probed(dealt(share))
         for label, fit in ESTIMATES.items():

@@ -180,41 +180,41 @@ def scoring(found: dict[str, Any]) -> str:
 def inseq(found: dict[str, Any]) -> str:
     theirs, ours = found["inseq"], found["ours"]
     seen = ", ".join(f"{r:.2f} after {k}" for k, r in theirs["agreement_after_steps"].items())
-    wanted, rows = theirs["probes_wanted_extrapolated"], []
+    rows = []
     for n, token in ((1, "token"), (20, "tokens")):
-        fast, step = ours[f"fast, {n} targets"], ours["paper, seconds per step"]
+        for name, fast in ours.items():
+            if name.startswith("fast") and name.endswith(f" {n} targets"):
+                low = f" (lowest {fast['lowest_agreement']:.2f})" if n > 1 else ""
+                times = [f"{fast[f'times_faster_at_{at}']:,.0f} ×" for at in ("0.9", "equal_agreement")]
+                cells = [f"{fast['passes']:,}", f"{fast['seconds']:,.1f}", f"{fast['agreement']:.2f}{low}", *times]
+                rows.append(f"| `{name.split(', ')[0]}`, {n} output {token} | {' | '.join(cells)} |")
         paper = ours[f"paper, {n} targets"]
-        inseq_takes = n * found["inseq_seconds_one_target_extrapolated"]
-        told = (
-            f"{fast['agreement']:.2f} (lowest {fast['lowest_agreement']:.2f})" if n > 1 else f"{fast['agreement']:.2f}"
-        )
-        for name, passes, seconds, agreed in (
-            ("`fast`", fast["passes"], fast["seconds"], told),
-            ("`paper`, as it stops", paper["passes"], paper["seconds"], "–"),
-            ("`paper`, extrapolated", 2 * n * wanted, n * wanted * step, "0.90"),
-            ("Inseq, extrapolated", 2 * n * wanted, inseq_takes, "0.90"),
-        ):
-            times = f"{inseq_takes / seconds:,.0f} ×"
-            rows.append(f"| {name}, {n} output {token} | {passes:,.0f} | {seconds:,.1f} | {agreed} | {times} |")
+        rows.append(f"| `paper`, {n} output {token} | {paper['passes']:,} | {paper['seconds']:,.1f} | – | – | – |")
     ended = ours["paper, 20 targets"]["ended"]
     ends = ", ".join(f"{ended[why]} {told}" for why, told in ENDS.items() if why in ended)
+    twenty = [fast for name, fast in ours.items() if name.startswith("fast") and name.endswith(" 20 targets")]
+    enough = next(fast for fast in twenty if fast["agreement"] >= 0.9)
     return f"""## Against Inseq
 
 Inseq {theirs["inseq"]}'s `reagent` in its own environment, the same model folder and machine, one run, our proposals handed
-to it (`benchmarks/inseq_comparison.py`; a prompt of {found["prompt_tokens"]} tokens). It ran {theirs["steps"]} steps of {theirs["chains"]} chains on one output token,
-at {theirs["seconds_per_step"]:.2f} s a step; agreement with its own converged answer: {seen} steps.
+to it (`benchmarks/inseq_comparison.py`; a prompt of {found["prompt_tokens"]} tokens). It ran {theirs["steps"]} steps of
+{theirs["chains"]} chains on one output token, at {theirs["seconds_per_step"]:.2f} s a step; agreement with its own converged
+answer: {seen} steps.
 
-**Extrapolated** by r = 1/√(1 + c/k) with the fitted c = {theirs["c"]:.0f}: an agreement of 0.9 takes
-{theirs["probes_wanted_extrapolated"]:.0f} probes, each with a stopping test, or
-{found["inseq_seconds_one_target_extrapolated"]:,.0f} s for one output token and
-{found["inseq_seconds_20_targets_extrapolated"]:,.0f} s for twenty. Our `paper` preset computes the same sum, at
-{ours["paper, seconds per step"]:.2f} s a step; *as it stops*: three runs with the published stopping test, each of at most
-{found["paper_steps_at_most"]} steps (of the 20 output tokens {ends}). The agreement of `fast` is measured, with {found["reference_probes"]:,} probes of another
-seed, mean over the output tokens.
+**Extrapolated** by r = 1/√(1 + c/k) with the fitted c = {theirs["c"]:.0f}, and multiplied by the number of output tokens: how many
+times longer Inseq takes for an agreement of 0.9, and for the agreement that `fast` has. Ours is measured, with
+{found["reference_probes"]:,} probes of another seed, mean over the output tokens; seconds are from the prompt to the explanation,
+the continuation of 20 tokens written too. One run of Inseq on one prompt leaves c uncertain by a factor of two or so.
 
-| | passes | seconds | agreement | Inseq takes |
-|---|---|---|---|---|
+| | passes | seconds | agreement | Inseq, for 0.9 | Inseq, for equal agreement |
+|---|---|---|---|---|---|
 {chr(10).join(rows)}
+
+`paper` with its own stopping test and three runs, each of at most {found["paper_steps_at_most"]} steps (of the 20 output tokens
+{ends}); it computes the same sum as Inseq, at {ours["paper, seconds per step"]:.2f} s a step.
+
+So for twenty output tokens, with the fewest of our probes that reach 0.9 ({enough["passes"]} passes): {enough["times_faster_at_0.9"]:,.0f} times less time
+than Inseq would take for 0.9, and {enough["times_faster_at_equal_agreement"]:,.0f} times less than for the {enough["agreement"]:.2f} that they have.
 """
 
 
