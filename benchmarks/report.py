@@ -35,8 +35,7 @@ INTRODUCTION = """# Benchmarks
 Written by `benchmarks/report.py` from what the other scripts in `benchmarks/` printed; all on two CPU cores with the
 embedded SmolLM2-135M (float32), prompts in `benchmarks/prompts.py`. Times drift with the machine: read ratios.
 
-"Long documents" was measured with `fast` as it was before tokens had turns (hands of 10 %). "Agreement" and "Are the errors
-right?" are by the present estimate, but from before candidates were drawn in another order.
+"Agreement" and "Are the errors right?" are by the present estimate, but from before candidates were drawn in another order.
 """
 
 
