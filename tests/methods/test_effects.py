@@ -15,7 +15,7 @@ CANDIDATES = 10
 def some_design(tokens: int, probes: int, seed: int, ratio: float = 0.1) -> Design:
     replaced, uniform = deal(tokens, max(1, round(ratio * tokens)), probes, CANDIDATES, np.random.default_rng(seed))
     weights = np.full((tokens, CANDIDATES), 1 / CANDIDATES)
-    return Design(replaced, (uniform * CANDIDATES).astype(np.int64), weights, np.zeros(tokens, dtype=bool))
+    return Design(replaced, (uniform * CANDIDATES).astype(np.int64), weights, np.zeros(tokens))
 
 
 def answers(design: Design, cost: Floats, noise: float = 0.0, seed: int = 0) -> Floats:

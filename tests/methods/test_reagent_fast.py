@@ -60,7 +60,8 @@ def test_intervals_cover_the_known_answer(probes: int) -> None:
     assert np.mean(inside, axis=0)[rest].min() == 1  # what costs nothing is known to
 
 
-def test_parts_of_several_words_have_alternatives_that_were_not_tried() -> None:
+@pytest.mark.parametrize("candidates", [2000, 10])
+def test_parts_of_several_words_have_alternatives_that_were_not_tried(candidates: int) -> None:
     rng = np.random.default_rng(3)
     original = np.arange(12) + 1
     costs = 2 * rng.gamma(0.5, 1, (12, len(WORDS)))
@@ -68,11 +69,12 @@ def test_parts_of_several_words_have_alternatives_that_were_not_tried() -> None:
     known = truth(costs, original).reshape(4, 3).sum(1)
     ends = [0, *np.cumsum([len(f" w{i}") for i in original]) - 1]
     spans = list(pairwise(ends[::3]))
-    asked = {"target": " w0", "spans": spans, "replacer": "random", "replacer_options": {"candidates": 2000}}
+    asked = {"target": " w0", "spans": spans, "replacer": "random", "replacer_options": {"candidates": candidates}}
     found = [explain(additive(costs), " ".join(f"w{i}" for i in original), seed=s, **asked) for s in range(40)]
     effects, errors = (np.array([getattr(why, name)[0] for why in found]) for name in ("effects", "stderr"))
     assert 0.9 <= (abs(effects - known) < 1.96 * errors).mean() <= 0.99
-    np.testing.assert_allclose(np.sqrt((errors**2).mean(0)), effects.std(0), rtol=0.35)
+    claimed = np.sqrt((errors**2).mean(0)) / effects.std(0)
+    assert 0.8 < claimed.min() <= claimed.max() < 1.5
 
 
 def test_the_first_token_of_self_is_not_known_for_sure_since_its_candidates_were_drawn() -> None:

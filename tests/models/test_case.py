@@ -102,4 +102,5 @@ def test_proposals_of_a_unit_replace_it_whole_and_nothing_else(model: Model, cas
     # Every candidate of every token is used equally often.
     inside = range(cut.begins[unit], cut.begins[unit + 1])
     assert all(sorted(table.ids[i]) == sorted(16 * proposals.ids[i].tolist()) for i in inside)
-    assert table.drawn[unit]
+    # They are 64 of many, made of candidates that are themselves 4 of many.
+    assert table.hidden[unit] == pytest.approx(1 / 64 + 1 / 4)

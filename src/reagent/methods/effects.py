@@ -53,12 +53,12 @@ class Design:
     replaced: Mask  # [probes, tokens]
     column: Ids  # [probes, tokens], read only where replaced
     weights: Floats  # [tokens, candidates], each row sums to 1
-    sampled: Mask  # [tokens] whose candidates are a sample of more
+    hidden: Floats  # [tokens], one over the number of candidates where they are a sample of more, otherwise 0
 
     @classmethod
-    def empty(cls, weights: Floats, sampled: Mask) -> "Design":
+    def empty(cls, weights: Floats, hidden: Floats) -> "Design":
         blank = np.zeros((0, len(weights)))
-        return cls(blank.astype(np.bool_), blank.astype(np.int64), weights, sampled)
+        return cls(blank.astype(np.bool_), blank.astype(np.int64), weights, hidden)
 
     def and_then(self, replaced: Mask, column: Ids) -> "Design":
         """With further probes."""
@@ -69,7 +69,7 @@ class Design:
     def first(self, probes: int, tokens: int) -> "Design":
         """The first probes only, and the first tokens only: what one target can see."""
         seen = (self.replaced[:probes, :tokens], self.column[:probes, :tokens])
-        return Design(*seen, self.weights[:tokens], self.sampled[:tokens])
+        return Design(*seen, self.weights[:tokens], self.hidden[:tokens])
 
 
 class _Variances(NamedTuple):
@@ -85,10 +85,9 @@ def estimate(design: Design, y: Floats) -> Effects:
     solver = _BetweenProbes(found, y) if len(y) <= found.effects else _BetweenEffects(found, y)
     variances = _learn(found, solver, _guess(design, y))
     mean, known, robust = solver.posterior(variances)
-    all_candidates = (design.weights**2).sum(1)
-    unseen = all_candidates - found.seen_weight**2 @ found.belongs
+    unseen = (design.weights**2).sum(1) - found.seen_weight**2 @ found.belongs
     still = np.maximum(known + unseen * variances.candidate, 0) + robust
-    error = np.sqrt(still + design.sampled * all_candidates * variances.candidate)
+    error = np.sqrt(still + design.hidden * variances.candidate)
     return Effects(mean, error * stretch(np.maximum(design.replaced.sum(0) - 1, FEWEST)), still)
 
 

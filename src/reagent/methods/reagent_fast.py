@@ -95,7 +95,7 @@ class Fast:
         dealer = Dealer(len(free), self.hand(len(free)), proposals.strata(MOST_STRATA)[free], rng)
         one_by_one = self.ratio is None and dealer.deck == len(free)
         first = _whole_blocks(FIRST_TURNS * dealer.deck)
-        rows = _Rows(case, free, Design.empty(proposals.normalised[free], proposals.drawn[free]))
+        rows = _Rows(case, free, Design.empty(proposals.normalised[free], proposals.hidden[free]))
         answers, effects = np.empty((0, len(case.output))), list[Effects]()
         for stop in self._stops(first):
             if one_by_one and len(answers) >= first:

@@ -32,7 +32,7 @@ class Proposals:
     weights: Floats  # [units, K], any scale
     foreign_passes: int = 0  # of another model, which made the table
     unit_of: Ids | None = None  # [length], the unit of each position; None where every position is one
-    sampled: Mask | None = None  # [units] whose alternatives were drawn from more than the table has; None: no unit's
+    missing: Floats | None = None  # [units], see `hidden`; None: the table has all there is
 
     @property
     def replaceable(self) -> Mask:
@@ -73,9 +73,12 @@ class Proposals:
         return self.sequences(np.broadcast_to(self.replaceable, uniform.shape), self.columns(uniform))
 
     @property
-    def drawn(self) -> Mask:
-        """Units whose proposals are a sample of what could stand there, [units]."""
-        return np.zeros(len(self.weights), dtype=np.bool_) if self.sampled is None else self.sampled
+    def hidden(self) -> Floats:
+        """What the table leaves out where its proposals are a sample of all that could stand there, [units].
+
+        It is the variance that their mean has for it, in terms of that of single proposals: one over their number.
+        """
+        return np.zeros(len(self.weights)) if self.missing is None else self.missing
 
     def strata(self, most: int) -> Ids:
         """Into how many equal parts the draws of each unit should be dealt: one for each proposal, if they are few."""
@@ -96,24 +99,25 @@ class Proposals:
         """The same table for the units of `case`.
 
         A unit of several tokens gets `JOINT` alternatives, each drawn token by token, so that every candidate of
-        every token occurs about as often as its weight says. A protected unit has none.
+        every token occurs about as often as its weight says. A protected unit has none. They are a sample of what the
+        tokens' candidates make together, and these may be samples themselves: each token is taken to matter alike.
         """
         k = max(JOINT, self.weights.shape[1]) if len(case.units) < len(self.ids) else self.weights.shape[1]
         unused = ((0, 0), (0, k - self.weights.shape[1]))
         ids, own = np.pad(self.ids, unused, mode="edge"), np.pad(self.weights, unused)
-        weights, sampled = np.zeros((len(case.units), k)), np.zeros(len(case.units), dtype=np.bool_)
+        weights, missing = np.zeros((len(case.units), k)), np.zeros(len(case.units))
         for unit, (start, stop) in enumerate(pairwise(case.begins)):
             inside = [i for i in range(start, stop) if self.weights[i].any()]
             if case.protected[unit] or not inside:
                 continue
             if stop - start == 1:
-                weights[unit], sampled[unit] = own[start], self.drawn[start]
+                weights[unit], missing[unit] = own[start], self.hidden[start]
                 continue
-            weights[unit], sampled[unit] = 1.0, True
+            weights[unit], missing[unit] = 1.0, 1 / k + self.hidden[inside].mean()
             dealt = rng.permuted(np.tile(np.arange(k)[:, None], len(inside)), axis=0)  # [K, tokens]
             columns = self.columns((dealt + rng.random(dealt.shape)) / k, np.array(inside))
             ids[inside] = self.ids[inside, columns].T
-        return replace(self, ids=ids, weights=weights, unit_of=case.unit_of, sampled=sampled)
+        return replace(self, ids=ids, weights=weights, unit_of=case.unit_of, missing=missing)
 
     def only(self, units: Mask) -> "Proposals":
         """The same table, in which all other units stay as they are."""
@@ -138,13 +142,19 @@ class Replacer(Protocol):
         ...
 
 
-def table(case: Case, ids: Ids, weights: Floats, sampled: Mask | None = None) -> Proposals:
-    """Proposals for single tokens, without the original and without any for protected tokens."""
+def table(case: Case, ids: Ids, weights: Floats, sampled: Mask | None = None, most: int | None = None) -> Proposals:
+    """Proposals for single tokens, without the original and without any for protected tokens.
+
+    Of each token the first `most` that are left; `sampled` marks those whose proposals were drawn from more.
+    """
     original = case.ids
     allowed = (ids != original[:, None]) & ~case.protected[:, None]
     weights = np.where(allowed, weights, 0.0)
+    if most is not None:
+        weights = np.where(np.cumsum(weights > 0, axis=-1) <= most, weights, 0.0)
     ids = np.where(weights.any(-1, keepdims=True), ids, original[:, None])
-    return Proposals(original, ids, weights, sampled=sampled)
+    proposals = Proposals(original, ids, weights)
+    return proposals if sampled is None else replace(proposals, missing=sampled * (proposals.normalised**2).sum(-1))
 
 
 def nothing(case: Case) -> Proposals:

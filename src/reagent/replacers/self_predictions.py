@@ -1,7 +1,7 @@
 """The model's own next-token predictions at each position: no second model is needed."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -38,12 +38,10 @@ class SelfReplacer:
         assert isinstance(model, HasVocabulary)
         ids, logprob = model.predict(case.ids, self.candidates + 1)  # one more, since the original goes
         first = rng.choice(model.ordinary_ids, size=(1, ids.shape[1]))
-        proposals = table(
+        return table(
             case,
             np.concatenate([first, ids]),
             np.concatenate([np.ones(first.shape), np.exp(logprob) if self.weighted else np.ones(ids.shape)]),
             sampled=np.arange(len(case.ids)) == 0,
+            most=self.candidates,
         )
-        # Keep exactly `candidates` where the original was not among them.
-        rank = np.cumsum(proposals.weights > 0, axis=-1)
-        return replace(proposals, weights=np.where(rank <= self.candidates, proposals.weights, 0.0))
