@@ -37,7 +37,7 @@ from reagent.replacers.proposals import Proposals
 
 COUNTS = (32, 64, 96, 128, 256)
 REFERENCE = 4096
-RUNS = 4  # of the preset, with a seed each
+RUNS, INTERVALS = 4, 256  # of the preset, with a seed each: at least so many, and more where tokens are few
 LAST = 7  # tokens that are at least left where probes of the reference part ways
 ROWS = 64  # of them at once
 reagent_fast.BLOCK = REFERENCE  # nobody watches: the more probes at once, the more they share
@@ -197,13 +197,15 @@ def covered(found: Effects, reference: Floats) -> dict[str, float]:
 def measure(bench: Bench) -> dict[str, Any]:
     """The preset `fast`."""
     reference = bench.fast(REFERENCE, seed=1000)
-    result: dict[str, Any] = {"tokens": len(bench.free), "target": bench.case.completion, "fast": {}}
+    runs = max(RUNS, round(INTERVALS / len(bench.free)))
+    result: dict[str, Any] = {"tokens": len(bench.free), "target": bench.case.completion, "runs": runs, "fast": {}}
     for n in COUNTS:
-        fits = [bench.fast(n, seed) for seed in range(RUNS)]
+        fits = [bench.fast(n, seed) for seed in range(runs)]
         rows = [compare(fit.mean, reference.mean) | covered(fit, reference.mean) for fit in fits]
         result["fast"][n] = _mean(rows) | {
             "two_seeds": float(np.mean([np.corrcoef(a.mean, b.mean)[0, 1] for a, b in pairwise(fits)])),
-            "runs": RUNS,
+            "claimed": float(np.sqrt(np.mean([fit.stderr**2 for fit in fits]))),
+            "spread": float(np.sqrt(np.var([fit.mean for fit in fits], axis=0, ddof=1).mean())),
         }
     return result
 

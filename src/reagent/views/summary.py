@@ -213,10 +213,10 @@ def places(explanation: Explanation, target: int) -> list[tuple[int, int] | None
     score, effect, error = (
         np.array(rows[target])[ranked] for rows in (explanation.scores, explanation.effects, explanation.stderr)
     )
-    variance = (SURE * error) ** 2
+    margin = SURE * error
     found: list[tuple[int, int] | None] = [None] * len(context)
-    for i, s, e, v in zip(ranked, score, effect, variance, strict=True):
-        apart = (effect - e) ** 2 > variance + v
+    for i, s, e, m in zip(ranked, score, effect, margin, strict=True):
+        apart = abs(effect - e) > np.hypot(margin, m)
         above, below = apart & (effect > e) & (score > s), apart & (effect < e) & (score < s)
         found[i] = (1 + int(above.sum()), len(ranked) - int(below.sum()))
     return found
