@@ -69,6 +69,27 @@ def test_95_percent_intervals_cover_the_truth(probes: int) -> None:
     assert 0.94 <= np.mean(inside) <= 0.99  # cautious where noise is alike in all probes; real models are less tidy
 
 
+def test_errors_are_wider_where_candidates_are_lopsided() -> None:
+    tokens, turns = 12, 10
+    even = 5 + np.tile([-1.0, 1.0], (tokens, CANDIDATES // 2))  # skewness 0
+    ruinous = np.where(np.arange(CANDIDATES) == 3, 8.0, 5.0) + np.zeros((tokens, 1))  # one of ten: skewness 8 / 3
+    design = some_design(tokens, tokens * turns, seed=0, ratio=0.01)
+    assert _Occurrences.of(design).skewness(answers(design, even)) == pytest.approx(0, abs=1e-9)
+    exact = np.sqrt(CANDIDATES * (CANDIDATES - 1)) / (CANDIDATES - 2) * 8 / 3  # as samples tell it
+    assert _Occurrences.of(design).skewness(answers(design, ruinous)) == pytest.approx(exact)
+    # With some candidates left to try: as much wider as it is lopsided.
+    few = some_design(tokens, tokens * 5, seed=0, ratio=0.01)
+    y = answers(few, some_costs(tokens, 0))
+    found, skewness = estimate(few, y), _Occurrences.of(few).skewness(y)
+    assert abs(skewness) > 0.1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Occurrences, "skewness", lambda *_: 0.0)
+        np.testing.assert_allclose(found.stderr, estimate(few, y).stderr * (1 + skewness**2 / 5))
+    # Of tokens that were replaced together, single costs are not seen.
+    pairs = some_design(tokens, 60, seed=0, ratio=0.2)
+    assert _Occurrences.of(pairs).skewness(answers(pairs, ruinous)) == 0
+
+
 def test_errors_match_the_spread_over_seeds() -> None:
     cost = some_costs(40, 7)
     runs = []
