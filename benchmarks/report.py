@@ -34,8 +34,6 @@ INTRODUCTION = """# Benchmarks
 
 Written by `benchmarks/report.py` from what the other scripts in `benchmarks/` printed; all on two CPU cores with the
 embedded SmolLM2-135M (float32), prompts in `benchmarks/prompts.py`. Times drift with the machine: read ratios.
-
-"Agreement" and "Are the errors right?" are by the present estimate, but from before candidates were drawn in another order.
 """
 
 
@@ -100,30 +98,38 @@ def agreement(results: dict[str, Any]) -> str:
 
 
 def coverage(results: dict[str, Any]) -> list[str]:
+    runs = sorted(entry["runs"] for entry in results.values())
     lines = [
         "## Are the errors right?",
         "",
         "Share of 95 % intervals that contain the reference, of all tokens and (in parentheses) of the five with the largest",
-        "effects, over four runs of other seeds. A token whose candidates were all tried, one at a time, has no error and is",
-        "not counted (–: no other is left).",
+        f"effects, over {runs[0]} to {runs[-1]} runs of other seeds, more where tokens are few. A token whose candidates were all tried, one at a",
+        "time, has no error and is not counted (–: no other is left). Beside it how much larger the errors are than the spread of",
+        "effects over runs, by root mean squares, in the same order; they are meant to be somewhat larger, since they also answer",
+        "for what shrinkage takes away in every run, and for how little few probes tell about errors.",
         "",
-        "| replacer, prompts | 64 probes | 128 | 256 | all together |",
-        "|---|---|---|---|---|",
+        "| replacer, prompts | 64 probes | 128 | 256 | all together | error ÷ spread |",
+        "|---|---|---|---|---|---|",
     ]
     for replacer in ("self", "infill", "pos", "random"):
         for length in ("short", "medium", "forty", "long", None):
-            entries = [entry for entry in group(results, replacer, length) if "covered" in entry["fast"]["64"]]
+            entries, counts = group(results, replacer, length), ("64", "128", "256")
             if not entries:
                 continue
             rates = np.array(
-                [
-                    [average(entries, "fast", n, key) for key in ("covered", "covered_top5")]
-                    for n in ("64", "128", "256")
-                ]
+                [[average(entries, "fast", n, key) for key in ("covered", "covered_top5")] for n in counts]
             )  # [counts, 2]
             cells = [f"{told(rate)} ({told(top)})" for rate, top in [*rates, np.nanmean(rates, axis=0)]]
+            cells.append(", ".join(told(_too_large(entries, n), 1) for n in counts))
             lines.append(f"| `{replacer}`, {len(entries)} {CALLED.get(length, length)} | {' | '.join(cells)} |")
     return lines
+
+
+def _too_large(entries: list[dict[str, Any]], count: str) -> float:
+    """Errors over spread, of the prompts that have anything open."""
+    cells = [entry["fast"][count] for entry in entries if "covered" in entry["fast"][count]]
+    ratios = [cell["claimed"] / cell["spread"] for cell in cells if cell["spread"]]
+    return float(np.exp(np.mean(np.log(ratios)))) if ratios else float("nan")
 
 
 def antecedents(found: dict[str, Any]) -> str:

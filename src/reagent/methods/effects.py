@@ -183,13 +183,14 @@ class _Occurrences:
         cost[self.pair] = y[self.probe]
 
         def total(values: Floats) -> Floats:
-            return np.bincount(self.owner, values, minlength=tokens)
+            return np.asarray(np.bincount(self.owner, values, minlength=tokens))
 
         count = self.distinct
         apart = cost - (total(cost) / np.maximum(count, 1))[self.owner]
-        spread, third = np.sqrt(total(apart**2) / np.maximum(count - 1, 1)), total(apart**3)
+        spread = np.sqrt(total(apart**2) / np.maximum(count - 1, 1))
+        third = total((apart / np.where(spread > 0, spread, 1)[self.owner]) ** 3)
         told = (count > 2) & (spread > 0)
-        each = count[told] / (count[told] - 1) * third[told] / spread[told] ** 3  # times count - 2, its weight
+        each = count[told] / (count[told] - 1) * third[told]  # the skewness of a sample, times its weight: count - 2
         return float(each.sum() / max(1, (count[told] - 2).sum()))
 
     def parts(self, token: Ids) -> list[Ids]:
