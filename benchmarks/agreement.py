@@ -25,15 +25,15 @@ import torch
 from prompts import LENGTHS
 
 import reagent
+from reagent.case import Case, Floats, Ids, Mask, TargetScores
 from reagent.methods import reagent_fast
-from reagent.methods.dealing import deal
 from reagent.methods.effects import Design, Effects
-from reagent.methods.reagent import gain
-from reagent.methods.reagent_fast import Fast
-from reagent.models.case import Case, Floats, Ids, Mask
-from reagent.models.protocol import Model, TargetScores
+from reagent.methods.reagent_fast import ReagentFast
+from reagent.methods.reagent_paper import gain
+from reagent.models.base import Model
 from reagent.replacers import make_replacer
-from reagent.replacers.proposals import Proposals
+from reagent.replacers.base import Proposals
+from reagent.sampling import sample_balanced
 
 COUNTS = (32, 64, 96, 128, 256)
 REFERENCE = 4096
@@ -58,21 +58,21 @@ class Bench:
                 self.known = dict(zip(map(bytes, kept["texts"]), kept["values"].tolist(), strict=True))
 
     def design(self, replaced: Mask, uniform: Floats) -> Design:
-        columns = self.table.columns(uniform, self.free)
-        return Design(replaced, columns, self.table.normalised[self.free], self.table.hidden[self.free])
+        columns = self.table.choose(uniform, self.free)
+        return Design(replaced, columns, self.table.normalised[self.free], self.table.sampling_variance[self.free])
 
     def drop(self, design: Design) -> Floats:
         return self.case.values[0] - self.ask(design.replaced, design.column)
 
     def ask(self, replaced: Mask, columns: Ids) -> Floats:
         """log p(target) with the given replacements."""
-        return self.score(self.table.sequences(replaced, columns, self.free))
+        return self.score(self.table.apply(replaced, columns, self.free))
 
     def score(self, sequences: Ids) -> Floats:
         texts = [text.tobytes() for text in sequences]
         new = {text: i for i, text in enumerate(texts) if text not in self.known}
         if new:
-            values = self.case.answers(self.model, sequences[list(new.values())]).value[:, 0]
+            values = self.case.score_outputs(self.model, sequences[list(new.values())]).value[:, 0]
             self.known |= dict(zip(new, values.tolist(), strict=True))
         return np.array([self.known[text] for text in texts])
 
@@ -83,7 +83,7 @@ class Bench:
 
     def fast(self, probes: int, seed: int) -> Effects:
         """The preset itself, with exactly so many probes."""
-        found = Fast(probes=probes).attribute(
+        found = ReagentFast(probes=probes).attribute(
             _Remembering(self), self.case, self.table, np.random.default_rng([seed, 1])
         )
         assert found.effects is not None
@@ -95,24 +95,24 @@ class Bench:
         rng, n = np.random.default_rng([seed, 2]), len(self.free)
         hand = max(1, round(0.3 * n))
         if dealt:
-            replaced, uniform = deal(n, hand, probes, 1, rng)
+            replaced, uniform = sample_balanced(n, hand, probes, 1, rng)
         else:
             replaced = np.argsort(np.argsort(rng.random((probes, n)), axis=1), axis=1) < hand
             uniform = rng.random((probes, n))
-        after = self.ask(replaced, self.table.columns(uniform, self.free))
+        after = self.ask(replaced, self.table.choose(uniform, self.free))
         return replaced, self._gain(after)
 
     def converged(self, probes: int, seed: int) -> tuple[Mask, Floats]:
         """The same, dealt, in families that begin alike: the beginning of a family is read once."""
         rng, n = np.random.default_rng([seed, 2]), len(self.free)
         forks = _forks(n)
-        replaced, uniform = deal(n, max(1, round(0.3 * n)), probes // 2 ** len(forks), 1, rng)
+        replaced, uniform = sample_balanced(n, max(1, round(0.3 * n)), probes // 2 ** len(forks), 1, rng)
         for place in forks:
             replaced, uniform = replaced.repeat(2, axis=0), uniform.repeat(2, axis=0)
             for twin, numbers in zip(replaced[1::2], uniform[1::2], strict=True):
                 rng.shuffle(twin[place:])  # as many others, and other candidates
                 numbers[place:] = rng.random(n - place)
-        sequences = self.table.sequences(replaced, self.table.columns(uniform, self.free), self.free)
+        sequences = self.table.apply(replaced, self.table.choose(uniform, self.free), self.free)
         cuts = self.free[forks].tolist()
         parts = np.split(sequences, range(ROWS, probes, ROWS))
         return replaced, self._gain(np.concatenate([self._score_family(part, cuts) for part in parts]))

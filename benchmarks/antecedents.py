@@ -14,7 +14,7 @@ from prompts import CAPITALS, TEMPLATES
 
 import reagent
 from reagent.explanation import Explanation
-from reagent.models.protocol import Model
+from reagent.models.base import Model
 
 
 def kept(model: Model) -> list[tuple[str, str, str]]:

@@ -17,11 +17,11 @@ import numpy as np
 from antecedents import kept
 
 import reagent
+from reagent.case import Case, Floats
 from reagent.methods.gradients import IntegratedGradients
 from reagent.methods.slopes import Text
-from reagent.models.case import Case, Floats
-from reagent.models.local import LocalModel
-from reagent.models.protocol import Model
+from reagent.models.base import Model
+from reagent.models.huggingface import HuggingFaceModel
 
 METHODS = {
     "gausslegendre, 50 steps": IntegratedGradients(steps=50),
@@ -45,7 +45,7 @@ def tiny_models() -> dict[str, Any]:
 
     gaps: dict[str, Any] = {}
     for family in tiny.FAMILIES:
-        model = LocalModel(tiny.network_of(family), tiny.tokenizer_of(family))
+        model = HuggingFaceModel(tiny.network_of(family), tiny.tokenizer_of(family))
         case = model.case("The river runs through the old town", max_new_tokens=3).with_logprobs(model)
         found = integrals(model, case, list(METHODS))
         gaps[family] = {

@@ -1,4 +1,4 @@
-"""What else was tried: other shares of replaced tokens, other estimators, other ways to deal.
+"""What else was tried: other shares of replaced tokens, other estimators, other ways to sample.
 
 Agreement (Pearson) of effects with many dealt probes of 10 %, and how effects learned with one share predict what
 happens with another. Prints JSON.
@@ -14,10 +14,10 @@ from agreement import Bench
 from prompts import MEDIUM
 
 import reagent
-from reagent.explanation import SURE
-from reagent.methods.dealing import Dealer, deal
+from reagent.case import Floats, Mask
+from reagent.explanation import Z_95
 from reagent.methods.effects import Design, Effects, estimate
-from reagent.models.case import Floats, Mask
+from reagent.sampling import BalancedSampler, sample_balanced
 
 COUNTS = (64, 128, 256)
 SHARES = {"one token": 1e-9, "10 %": 0.1, "30 %": 0.3}
@@ -65,7 +65,7 @@ def same_hand_twice(bench: Bench, count: int, rng: np.random.Generator) -> Desig
 
 
 def adaptive(bench: Bench, count: int, rng: np.random.Generator) -> tuple[Design, Floats]:
-    """From 64 probes on, three of four probes deal only tokens whose place among the top five is open."""
+    """From 64 probes on, three of four probes replace only tokens whose place among the top five is open."""
     n, hand = len(bench.free), _hand(bench, 0.1)
     replaced, uniform = _decks(bench, 0.1, count, rng)
     done = min(64, count)
@@ -74,7 +74,7 @@ def adaptive(bench: Bench, count: int, rng: np.random.Generator) -> tuple[Design
     while done < count:
         more = min(32, count - done)
         wanted = _open(estimate(design, y))
-        few, numbers = deal(
+        few, numbers = sample_balanced(
             len(wanted), max(1, min(hand, len(wanted) // 3)), more, bench.table.strata(16)[bench.free][wanted], rng
         )
         for k in range(more):
@@ -93,8 +93,8 @@ def adaptive(bench: Bench, count: int, rng: np.random.Generator) -> tuple[Design
 def _open(found: Effects) -> Floats:
     """Tokens that may belong to the top five: not clearly below the fifth, nor clearly above the sixth."""
     fifth, sixth = np.sort(found.mean)[-5], np.sort(found.mean)[-6]
-    below = found.mean + SURE * found.stderr < fifth
-    above = found.mean - SURE * found.stderr > sixth
+    below = found.mean + Z_95 * found.stderr < fifth
+    above = found.mean - Z_95 * found.stderr > sixth
     wanted = np.flatnonzero(~below & ~above)
     return wanted if len(wanted) > 1 else np.argsort(-found.mean)[:5]
 
@@ -104,12 +104,12 @@ def _hand(bench: Bench, share: float) -> int:
 
 
 def _with_candidates(bench: Bench, replaced: Mask, rng: np.random.Generator) -> Design:
-    dealer = Dealer(len(bench.free), 1, bench.table.strata(16)[bench.free], rng)
+    dealer = BalancedSampler(len(bench.free), 1, bench.table.strata(16)[bench.free], rng)
     return bench.design(*dealer.probes(np.flatnonzero(row) for row in replaced))
 
 
 def _decks(bench: Bench, share: float, count: int, rng: np.random.Generator) -> tuple[Mask, Floats]:
-    return deal(len(bench.free), _hand(bench, share), count, bench.table.strata(16)[bench.free], rng)
+    return sample_balanced(len(bench.free), _hand(bench, share), count, bench.table.strata(16)[bench.free], rng)
 
 
 def ridge(strength: float) -> Callable[[Design, Floats], Floats]:
@@ -168,19 +168,19 @@ def measure(bench: Bench, arguments: argparse.Namespace) -> dict[str, Any]:
         runs = probed(dealt(share))
         for label, fit in ESTIMATES.items():
             result["agreement"][f"{name}, {label}"] = {
-                k: agreement([fit(d.first(k, n), y[:k]) for d, y in runs], truth) for k in COUNTS
+                k: agreement([fit(d.restrict(k, n), y[:k]) for d, y in runs], truth) for k in COUNTS
             }
         result["predicts_30_percent"][name] = {
-            k: agreement([other.replaced @ learned(d.first(k, n), y[:k]) for d, y in runs], drops) for k in COUNTS
+            k: agreement([other.replaced @ learned(d.restrict(k, n), y[:k]) for d, y in runs], drops) for k in COUNTS
         }
     for name, make in DEALS.items():
         runs = probed(make)
         result["agreement"][name] = {
-            k: agreement([learned(d.first(k, n), y[:k]) for d, y in runs], truth) for k in COUNTS
+            k: agreement([learned(d.restrict(k, n), y[:k]) for d, y in runs], truth) for k in COUNTS
         }
     spent = [adaptive(bench, max(COUNTS), np.random.default_rng([seed, 5])) for seed in seeds]
     result["agreement"]["10 %, later probes where the top is open"] = {
-        k: agreement([learned(d.first(k, n), y[:k]) for d, y in spent], truth) for k in COUNTS
+        k: agreement([learned(d.restrict(k, n), y[:k]) for d, y in spent], truth) for k in COUNTS
     }
     return result
 

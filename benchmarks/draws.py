@@ -12,8 +12,8 @@ from typing import Any
 from prompts import DEMO
 
 import reagent
-from reagent.evaluating import evaluate
-from reagent.metrics.averages import PRECISION
+from reagent.api.evaluate import evaluate
+from reagent.metrics.monte_carlo import PRECISION
 
 SOFT = ["soft_ns", "soft_nc", "pi_soft_ns", "pi_soft_nc"]
 REPLACED = ["comprehensiveness", "sufficiency"]

@@ -16,7 +16,7 @@ from statistics import median
 
 import reagent
 from reagent.data import Dataset, Example, keep_known, load_dataset, sample
-from reagent.models.protocol import Model
+from reagent.models.base import Model
 
 
 def one_by_one(dataset: Dataset, model: Model) -> set[str]:

@@ -20,8 +20,8 @@ import xllamacpp
 from prompts import DEMO
 
 import reagent
-from reagent.models.embedded import gguf_path
-from reagent.models.http.rehearsal import Rehearsal
+from reagent.models.bundled import gguf_path
+from reagent.models.dry_run import Rehearsal
 
 CONCURRENCY = (1, 4, 16)
 LATENCY = 0.05

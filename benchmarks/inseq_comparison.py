@@ -24,7 +24,7 @@ from prompts import JAPAN
 
 import reagent
 from reagent.explanation import Explanation
-from reagent.models import embedded
+from reagent.models import bundled
 
 WANTED = 0.9
 TARGETS = 20
@@ -36,7 +36,7 @@ def run_inseq(python: str, bench: Bench, steps: int, chains: int = 3) -> dict[st
     table = bench.table
     width = int((table.weights > 0).sum(-1).min())
     proposals = [ids[weights > 0][:width].tolist() for ids, weights in zip(table.ids, table.weights, strict=True)]
-    job = {"model": str(embedded.fetch("smollm2")), "prompt": bench.case.prompt, "target": bench.case.completion}
+    job = {"model": str(bundled.fetch("smollm2")), "prompt": bench.case.prompt, "target": bench.case.completion}
     job |= {"proposals": proposals, "steps": steps, "chains": chains}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "job.json"

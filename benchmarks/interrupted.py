@@ -34,14 +34,15 @@ JOBS = 16
 # Says when the work begins, so that no kill is wasted on the loading of libraries.
 CHILD = """
 import sys
-from reagent.bench import running, work
+from reagent.bench import runner
+from reagent.bench import worker
 from reagent.bench.suite import load_suite
-do = work.Worker.do
-def telling(self, job):
+do = worker.Worker.do
+def streaming(self, job):
     print("working", flush=True)
     return do(self, job)
-work.Worker.do = telling
-running.run(load_suite(sys.argv[1]), sys.argv[2])
+worker.Worker.do = streaming
+runner.run(load_suite(sys.argv[1]), sys.argv[2])
 """
 
 

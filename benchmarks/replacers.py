@@ -15,7 +15,7 @@ from agreement import Bench
 from antecedents import kept
 
 import reagent
-from reagent.methods.dealing import deal
+from reagent.sampling import sample_balanced
 
 REPLACERS = ("self", "infill", "pos", "random")
 
@@ -24,7 +24,7 @@ def unnatural(bench: Bench, replaced: Any, columns: Any) -> float:
     """Nats that each token which was not replaced loses, on average."""
     case, model = bench.case, bench.model
     where = np.arange(1, len(case.input))
-    sequences = bench.table.sequences(replaced, columns, bench.free)
+    sequences = bench.table.apply(replaced, columns, bench.free)
     before = model.score(case.ids[None], where, case.ids[where]).logprob[0]
     lost = []
     for row in sequences:
@@ -58,7 +58,7 @@ def main() -> None:
         held_out = {}
         for name, bench in benches.items():
             n = len(bench.free)
-            replaced, uniform = deal(
+            replaced, uniform = sample_balanced(
                 n, max(1, round(0.1 * n)), 48, bench.table.strata(16)[bench.free], np.random.default_rng(77)
             )
             design = bench.design(replaced, uniform)

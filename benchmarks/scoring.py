@@ -18,8 +18,8 @@ import torch
 from prompts import DEMO, FORTY_TWO, LONG
 
 import reagent
-from reagent.methods.dealing import deal
-from reagent.models.local import LocalModel
+from reagent.models.huggingface import HuggingFaceModel
+from reagent.sampling import sample_balanced
 
 
 def seconds(call: Callable[[], object], repeats: int = 3) -> float:
@@ -38,7 +38,7 @@ def matmul_peak() -> float:
     return 2 * 1536**3 / seconds(lambda: a @ b, repeats=25)
 
 
-def flops(model: LocalModel, length: int, targets: int) -> float:
+def flops(model: HuggingFaceModel, length: int, targets: int) -> float:
     """Of one sequence: two per weight and token, attention, and the output layer at the targets only."""
     config = model.network.config
     head = config.vocab_size * config.hidden_size
@@ -47,9 +47,11 @@ def flops(model: LocalModel, length: int, targets: int) -> float:
     return 2.0 * body * length + attention + 2.0 * head * targets
 
 
-def probes(model: LocalModel, text: str, count: int, ratio: float, targets: int = 1) -> tuple[np.ndarray, ...]:
+def probes(model: HuggingFaceModel, text: str, count: int, ratio: float, targets: int = 1) -> tuple[np.ndarray, ...]:
     case = model.case(text, max_new_tokens=targets)
-    replaced, _ = deal(len(case.input), max(1, round(ratio * len(case.input))), count, 1, np.random.default_rng(0))
+    replaced, _ = sample_balanced(
+        len(case.input), max(1, round(ratio * len(case.input))), count, 1, np.random.default_rng(0)
+    )
     sequences = np.repeat(case.ids[None], count, axis=0)
     sequences[:, : len(case.input)] = np.where(replaced, 1000, sequences[:, : len(case.input)])
     return sequences, case.positions, case.targets
@@ -57,7 +59,7 @@ def probes(model: LocalModel, text: str, count: int, ratio: float, targets: int 
 
 def main() -> None:
     model = reagent.load_model("smollm2")
-    assert isinstance(model, LocalModel)
+    assert isinstance(model, HuggingFaceModel)
     whole = probes(model, DEMO, 64, 1.0)  # all replaced, each by another first token: nothing to share
     whole[0][:, 0] = np.arange(64) + 1000
     work = 64 * flops(model, int(whole[1].max()), 1)
@@ -77,7 +79,7 @@ def main() -> None:
     fixed[0][:, :begin] = model.case(f"{LONG[0]} {LONG[1]} {DEMO}", target=" x").ids[
         :begin
     ]  # a block that never changes
-    unshared = LocalModel(model.network, model.tokenizer)
+    unshared = HuggingFaceModel(model.network, model.tokenizer)
     unshared._prefix.can_share = False
     pair = [(seconds(lambda: unshared.score(*fixed), 1), seconds(lambda: model.score(*fixed), 1)) for _ in range(3)]
     result["fixed_prefix_tokens"] = begin
@@ -103,7 +105,7 @@ def main() -> None:
     print(json.dumps(result, indent=1))
 
 
-def cutting(model: LocalModel, targets: int) -> float:
+def cutting(model: HuggingFaceModel, targets: int) -> float:
     """How much faster it is to cut probes of one token where their beginnings are shared."""
     single = probes(model, FORTY_TWO, 32, 0.0, targets)
     whole = Whole(model.network, model.tokenizer)
@@ -111,7 +113,7 @@ def cutting(model: LocalModel, targets: int) -> float:
     return median(a / b for a, b in pairs)
 
 
-class Whole(LocalModel):
+class Whole(HuggingFaceModel):
     """Cuts batches only where they are full."""
 
     _pass_costs = math.inf
@@ -121,9 +123,9 @@ def memory(hidden: int, layers: int) -> None:
     """Peak memory of a process that scores 64 probes of 64 tokens with a Llama of random weights of this size."""
     from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-    from reagent.models import embedded
+    from reagent.models import bundled
 
-    tokenizer = AutoTokenizer.from_pretrained(embedded.fetch("smollm2"))
+    tokenizer = AutoTokenizer.from_pretrained(bundled.fetch("smollm2"))
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=hidden,
@@ -133,7 +135,7 @@ def memory(hidden: int, layers: int) -> None:
         num_key_value_heads=1,
         tie_word_embeddings=True,
     )
-    model = LocalModel(LlamaForCausalLM(config), tokenizer)
+    model = HuggingFaceModel(LlamaForCausalLM(config), tokenizer)
     weights = sum(p.numel() * p.element_size() for p in model.network.parameters())
     sequences = np.random.default_rng(0).integers(5, 1000, (64, 65))
     model.score(sequences, np.array([64]), np.array([7]))

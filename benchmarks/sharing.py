@@ -25,9 +25,9 @@ import reagent
 from reagent.bench.plan import jobs_of, load_sources
 from reagent.bench.records import Known
 from reagent.bench.suite import Entry, load_suite
-from reagent.bench.work import Worker
+from reagent.bench.worker import Worker
 from reagent.data import keep_known, load_dataset, sample
-from reagent.models.local import LocalModel
+from reagent.models.huggingface import HuggingFaceModel
 
 LENGTH = 45
 SMALL = 8  # rows
@@ -46,7 +46,7 @@ METHODS = (
 def main() -> None:
     torch.set_num_threads(1)
     model = reagent.load_model("smollm2")
-    assert isinstance(model, LocalModel)
+    assert isinstance(model, HuggingFaceModel)
     by_rows = {rows: per_sequence(model, rows) for rows in (1, 2, 4, 8, 16, 32, 45)}
     print(
         json.dumps(
@@ -60,7 +60,7 @@ def main() -> None:
     )
 
 
-def per_sequence(model: LocalModel, rows: int) -> float:
+def per_sequence(model: HuggingFaceModel, rows: int) -> float:
     """Milliseconds for one of `rows` sequences that share nothing, in one batch."""
     ids = np.random.default_rng(0).choice(model.ordinary_ids, (rows, LENGTH))
     last = np.array([LENGTH - 1])
@@ -74,7 +74,7 @@ def per_sequence(model: LocalModel, rows: int) -> float:
     return round(1000 * median(once() for _ in range(5)), 2)
 
 
-def job_batches(model: LocalModel, dataset: str) -> dict[str, Any]:
+def job_batches(model: HuggingFaceModel, dataset: str) -> dict[str, Any]:
     """One example, by methods and metrics as they are, with fewer samples and draws."""
     suite = load_suite("standard")
     (data,) = (one for one in suite.datasets if one.id == dataset)
@@ -104,7 +104,7 @@ def job_batches(model: LocalModel, dataset: str) -> dict[str, Any]:
 
 
 @contextmanager
-def watched(model: LocalModel) -> Iterator[list[tuple[int, int, float]]]:
+def watched(model: HuggingFaceModel) -> Iterator[list[tuple[int, int, float]]]:
     """Rows, tokens and seconds of every forward pass without gradients."""
     found: list[tuple[int, int, float]] = []
     begun: list[float] = []
@@ -128,7 +128,7 @@ def watched(model: LocalModel) -> Iterator[list[tuple[int, int, float]]]:
             hook.remove()
 
 
-def filtering(model: LocalModel) -> dict[str, float]:
+def filtering(model: HuggingFaceModel) -> dict[str, float]:
     """Of 60 examples."""
     some = sample(load_dataset("longra"), 60, 0)
     usual, found = model.tokens_at_once, {}

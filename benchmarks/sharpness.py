@@ -16,7 +16,7 @@ import numpy as np
 from prompts import DEMO
 
 import reagent
-from reagent.evaluating import Settings, evaluate_together
+from reagent.api.evaluate import EvaluationConfig, evaluate_together
 from reagent.explanation import Explanation
 
 TEMPERATURES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
@@ -39,7 +39,7 @@ def measure(model: Any, draws: int, seed: int) -> dict[str, Any]:
     orders = {SAME: list(range(tokens)), SHUFFLED: np.random.default_rng(seed).permutation(tokens).tolist()}
     cases = [(kind, t) for kind in orders for t in TEMPERATURES]
     explanations = [at_temperature(why, t, orders[kind]) for kind, t in cases]
-    evaluations = evaluate_together(model, explanations, Settings(metrics=METRICS, draws=draws, seed=seed))
+    evaluations = evaluate_together(model, explanations, EvaluationConfig(metrics=METRICS, draws=draws, seed=seed))
     curves: dict[str, Any] = {kind: {metric: [] for metric in METRICS} for kind in orders}
     for (kind, t), evaluation, explanation in zip(cases, evaluations, explanations, strict=True):
         for metric in METRICS:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from reagent.models.loading import load_model
-from reagent.models.local import LocalModel
-from reagent.models.protocol import Model
+from reagent.models.base import Model
+from reagent.models.huggingface import HuggingFaceModel
+from reagent.models.load import load_model
 
 torch.set_num_threads(1)  # tests run side by side, and tiny models gain nothing from more
 
@@ -41,7 +41,7 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def tiny_model(tiny_folder: Path) -> LocalModel:
+def tiny_model(tiny_folder: Path) -> HuggingFaceModel:
     model = load_model(tiny_folder)
-    assert isinstance(model, LocalModel)
+    assert isinstance(model, HuggingFaceModel)
     return model

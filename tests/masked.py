@@ -17,7 +17,7 @@ from transformers import (
     RobertaForMaskedLM,
 )
 
-from reagent.models.local import LocalModel
+from reagent.models.huggingface import HuggingFaceModel
 
 COUNTRIES = ["Japan", "Norway", "Egypt", "Chile", "Kenya", "France"]
 PEOPLE = ["aunt", "uncle", "sister", "brother", "cousin"]
@@ -126,7 +126,7 @@ def _teach(network: Any, tokenizer: PreTrainedTokenizerFast, steps: int = 250) -
 
 
 @cache
-def explained(kind: str) -> LocalModel:
+def explained(kind: str) -> HuggingFaceModel:
     """A tiny model to explain, whose tokens are not those of the masked LMs.
 
     "byte-level" has every word of the corpus as one token, as GPT-2 has; "metaspace" likewise, with a start
@@ -148,4 +148,4 @@ def explained(kind: str) -> LocalModel:
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=core, bos_token="<s>", eos_token="</s>")
     torch.manual_seed(0)
     config = GPT2Config(vocab_size=len(tokenizer), n_positions=512, n_embd=16, n_layer=1, n_head=2)
-    return LocalModel(GPT2LMHeadModel(config), tokenizer, name=kind)
+    return HuggingFaceModel(GPT2LMHeadModel(config), tokenizer, name=kind)

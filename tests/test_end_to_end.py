@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 import reagent
-from reagent.models.protocol import Model
+from reagent.models.base import Model
 
 ROOT = Path(__file__).parent.parent
 

@@ -16,7 +16,7 @@ ASK = """
 import time
 import numpy as np
 import reagent
-from reagent.models.scripted import ScriptedModel
+from reagent.testing.scripted import ScriptedModel
 
 def echo(context):
     time.sleep({seconds})

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from reagent.bench.report.reading import read
-from reagent.bench.report.results import findings
 from reagent.bench.store import Store
+from reagent.report.analysis import findings
+from reagent.report.load import read
 
 STUDY = Path(__file__).parents[1] / "docs" / "study"
 

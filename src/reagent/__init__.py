@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from reagent._version import __version__
 
 if TYPE_CHECKING:
-    from reagent.api import explain
-    from reagent.comparing import compare
+    from reagent.api.compare import compare
+    from reagent.api.evaluate import evaluate
+    from reagent.api.explain import explain
     from reagent.errors import ReagentError
-    from reagent.evaluating import evaluate
     from reagent.explanation import Explanation, Token
     from reagent.explanation_json import load
     from reagent.models import load_model
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 # Each public name and the module that has it. They load when first used, so that
 # `import reagent` needs neither torch nor transformers.
 _HOME = {
-    "explain": "reagent.api",
-    "evaluate": "reagent.evaluating",
-    "compare": "reagent.comparing",
+    "explain": "reagent.api.explain",
+    "evaluate": "reagent.api.evaluate",
+    "compare": "reagent.api.compare",
     "load_model": "reagent.models",
     "load": "reagent.explanation_json",
     "Explanation": "reagent.explanation",

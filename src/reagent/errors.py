@@ -4,7 +4,7 @@
     ├── InputError              what was given cannot be used: change it          (exit code 2)
     │   ├── UnknownNameError    no such model, method, replacer, preset or option
     │   ├── CapabilityError     the method needs what this model cannot give
-    │   ├── SilenceError        the model says nothing, so there is nothing to explain
+    │   ├── EmptyGenerationError        the model says nothing, so there is nothing to explain
     │   └── FileError           a file that cannot be read, written or understood
     ├── FetchError              something outside failed: the network, the disk   (exit code 1)
     └── ServerError             a server did not answer, or not as it should      (exit code 1)
@@ -46,7 +46,7 @@ class CapabilityError(InputError):
     """A method needs what a model cannot give."""
 
 
-class SilenceError(InputError):
+class EmptyGenerationError(InputError):
     """A model ends the text right after the prompt."""
 
     def __init__(self) -> None:

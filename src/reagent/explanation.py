@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reagent._version import __version__
+from reagent.atomic_io import atomic_write
 from reagent.errors import InputError, UnknownNameError
-from reagent.files import write_whole
-from reagent.units import UNITS, assign
+from reagent.segmentation import UNITS, assign
 
 if TYPE_CHECKING:
     import pandas
 
-SURE = 1.96  # standard errors: 95 % of a normal distribution
+Z_95 = 1.96  # standard errors: 95 % of a normal distribution
 Rows = tuple[tuple[float, ...], ...]
 
 # What ended the search for one target, and what a reader must be told about it.
-STOPPED = {
+STOP_REASONS = {
     "condition": "",
     "single": "",
     "settled": "",
@@ -79,7 +79,7 @@ class Cost:
     stopping_tests: int
     proposals: int  # passes for the proposals: of the explained model, or of the masked LM that made them
     steps: tuple[int, ...]  # per target, over all runs
-    stopped: tuple[str, ...]  # per target, one of STOPPED
+    stopped: tuple[str, ...]  # per target, one of STOP_REASONS
     runs: tuple[tuple[int, ...], ...] = ()  # per target, the steps of each run
     requests: int = 0  # to a server; what its cache answered is not among them
     censored: int = 0  # answers of which only a bound is known: the server did not list the target
@@ -207,7 +207,7 @@ class Explanation:
             return None
         effects, errors, context = self.effects[t], self.stderr[t], self.context(t)
         order = sorted((i for i, token in enumerate(context) if not token.protected), key=lambda i: -effects[i])
-        apart = [effects[a] - effects[b] > SURE * math.hypot(errors[a], errors[b]) for a, b in pairwise(order)]
+        apart = [effects[a] - effects[b] > Z_95 * math.hypot(errors[a], errors[b]) for a, b in pairwise(order)]
         places = dict(zip(order, map(all, zip([True, *apart], [*apart, True], strict=True)), strict=True))
         return tuple(places.get(i, True) for i in range(len(context)))
 
@@ -215,13 +215,13 @@ class Explanation:
     def warnings(self) -> tuple[str, ...]:
         """What a reader must know before trusting a row, one line per affected output token; then what concerns all."""
         rows = (
-            f"{self.output[t].text!r} {STOPPED[reason]}"
+            f"{self.output[t].text!r} {STOP_REASONS[reason]}"
             for t, reason in enumerate(self.cost.stopped)
-            if STOPPED.get(reason)
+            if STOP_REASONS.get(reason)
         )
-        return (*rows, *censoring(self.cost.censored, self.cost.unlisted))
+        return (*rows, *censoring_warnings(self.cost.censored, self.cost.unlisted))
 
-    def by(self, unit: str) -> "Explanation":
+    def aggregate(self, unit: str) -> "Explanation":
         """The same explanation summed to words, sentences or paragraphs after the fact.
 
         A sum of token effects is not the effect of replacing the whole: ask `explain` for the unit to get that.
@@ -236,7 +236,7 @@ class Explanation:
         groups = [[i for i, _ in run] for _, run in groupby(enumerate(keys), key=lambda pair: pair[1])]
         return replace(
             self,
-            input=tuple(joined(self.prompt, [self.input[i] for i in group]) for group in groups),
+            input=tuple(join_tokens(self.prompt, [self.input[i] for i in group]) for group in groups),
             unit=unit,
             levels=(),
             what_if=(),
@@ -265,7 +265,7 @@ class Explanation:
 
     def save(self, path: str | Path) -> Path:
         """Write the JSON form to a file, whole or not at all."""
-        return write_whole(path, self.to_json() + "\n")
+        return atomic_write(path, self.to_json() + "\n")
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Explanation":
@@ -288,7 +288,7 @@ class Explanation:
 
         text = page(self)
         if path is not None:
-            write_whole(path, text)
+            atomic_write(path, text)
         return text
 
     def to_png(self, path: str | Path, target: int | None = None) -> Path:
@@ -299,7 +299,7 @@ class Explanation:
 
     def to_frame(self) -> "pandas.DataFrame":
         """A table with a row for each output token and each unit of its context."""
-        from reagent.views.frame import frame
+        from reagent.views.dataframe import frame
 
         return frame(self)
 
@@ -313,10 +313,10 @@ class Explanation:
         return f"<Explanation of {self.completion!r} by {self.method.get('id')} on {self.model.get('id')}: {best}>"
 
 
-def censoring(censored: int, unlisted: int = 0) -> list[str]:
+def censoring_warnings(censored: int, unlisted: int = 0) -> list[str]:
     """What a reader must know where a server lists the likeliest tokens only.
 
-    >>> censoring(0), len(censoring(3)), len(censoring(3, 1))
+    >>> censoring_warnings(0), len(censoring_warnings(3)), len(censoring_warnings(3, 1))
     ([], 1, 2)
     """
     lines = []
@@ -350,7 +350,7 @@ def _summed(rows: Rows, groups: Sequence[Sequence[int]], power: int = 1) -> Rows
     )
 
 
-def joined(text: str, units: Sequence[Token], protected: bool = False) -> Token:
+def join_tokens(text: str, units: Sequence[Token], protected: bool = False) -> Token:
     """Neighbours as one unit of the text; it is protected if all of them are, and as likely as all of them together."""
     if len(units) == 1:
         return replace(units[0], protected=protected or units[0].protected)

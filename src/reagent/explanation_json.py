@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from reagent._version import __version__
+from reagent.atomic_io import read_json
 from reagent.errors import FileError, InputError
 from reagent.explanation import Cost, Explanation, Level, Message, Rows, Token, WhatIf
-from reagent.files import read_json
 
 SCHEMA = "reagent.explanation/1"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bench.small import write_suite
-from reagent.bench.running import run
+from reagent.bench.runner import run
 from reagent.bench.suite import Suite, load_suite
 
 

@@ -8,8 +8,8 @@ import pytest
 
 import reagent
 from bench.small import PROMPTS, table
-from reagent.bench.exporting import merge
-from reagent.bench.running import Wish, run
+from reagent.bench.export import merge
+from reagent.bench.runner import RunSelection, run
 from reagent.bench.store import Store
 from reagent.bench.suite import Suite
 from reagent.cli import main
@@ -84,13 +84,13 @@ def test_prompts_in_bulk_can_be_measured(call, tiny_folder: Path, tmp_path: Path
 def test_shards_join_to_the_whole(call, small: Suite, results: Path, tmp_path: Path) -> None:
     parts = [tmp_path / "1.sqlite", tmp_path / "2.sqlite"]
     for i, part in enumerate(parts, start=1):
-        run(small, part, wish=Wish(shard=(i, 2)))
+        run(small, part, wish=RunSelection(shard=(i, 2)))
     code, text, _ = call("bench", "merge", *parts, "--out", tmp_path / "all.sqlite")
     assert code == 0
     assert text.startswith("12 cells")
     assert table(tmp_path / "all.sqlite") == table(results)
     assert run(small, tmp_path / "all.sqlite").done == 0
-    run(replace(small, name="b", methods=small.methods[:1]), tmp_path / "b.sqlite", wish=Wish(limit=1))
+    run(replace(small, name="b", methods=small.methods[:1]), tmp_path / "b.sqlite", wish=RunSelection(limit=1))
     with pytest.raises(FileError, match="another suite"):
         merge([tmp_path / "b.sqlite"], tmp_path / "all.sqlite")
 

@@ -12,10 +12,10 @@ import pytest
 from bench.small import table
 from reagent.bench.engines import Local, OnRay, make_engine
 from reagent.bench.plan import Job
-from reagent.bench.running import Wish, run
+from reagent.bench.runner import RunSelection, run
 from reagent.bench.store import Store
 from reagent.bench.suite import Model, Suite
-from reagent.bench.work import Done
+from reagent.bench.worker import Done
 from reagent.errors import InputError
 
 HERE = {"num_cpus": 2, "object_store_memory": 80 * 2**20, "runtime_env": {"env_vars": {"OMP_NUM_THREADS": "1"}}}
@@ -77,7 +77,7 @@ def test_ray_and_local_give_the_same_table_though_a_worker_is_lost(
 def test_a_model_that_cannot_be_loaded_stops_no_other_on_ray(engine: Any, small: Suite, tmp_path: Path) -> None:
     engine.workers = 1
     suite = replace(small, models=(Model(str(tmp_path / "none")), *small.models), methods=small.methods[:1])
-    tally = run(suite, tmp_path / "f.sqlite", engine, Wish(limit=1))
+    tally = run(suite, tmp_path / "f.sqlite", engine, RunSelection(limit=1))
     assert (tally.done, tally.failed) == (2, 1)
     with Store.open(tmp_path / "f.sqlite") as store:
         assert "none" in next(store.cells("failed")).error

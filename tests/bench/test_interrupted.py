@@ -9,22 +9,23 @@ from subprocess import PIPE
 import pytest
 
 from bench.small import table
-from reagent.bench.running import run
+from reagent.bench.runner import run
 from reagent.bench.store import Store
 from reagent.bench.suite import Suite
 
 CODE = """
 import sys, time
-from reagent.bench import running, work
+from reagent.bench import runner
+from reagent.bench import worker
 from reagent.bench.suite import load_suite
 import torch; torch.set_num_threads(1)
-explain = work.explain
+explain = worker.explain
 def slowly(*given, **more):  # so that there is a middle to be killed in
     print(more["method"], flush=True)
     time.sleep(0.3)
     return explain(*given, **more)
-work.explain = slowly
-running.run(load_suite(sys.argv[1]), sys.argv[2])
+worker.explain = slowly
+runner.run(load_suite(sys.argv[1]), sys.argv[2])
 """
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.small import table
-from reagent.bench import packing
+from reagent.bench import codec
 from reagent.bench.database import SCHEMA
 from reagent.bench.records import Cell, Known
 from reagent.bench.store import Store
@@ -41,9 +41,9 @@ def test_a_cell_comes_back_as_it_was(cell: Cell, tmp_path: Path) -> None:
 def test_numbers_are_kept_to_five_digits_and_packing_again_changes_nothing(cell: Cell) -> None:
     why = cell.explanation
     assert why is not None
-    assert packing.unpack_explanation(*packing.pack_explanation(why)) == why
+    assert codec.unpack_explanation(*codec.pack_explanation(why)) == why
     fine = replace(why, scores=tuple(tuple(v * 0.999987 for v in row) for row in why.scores))
-    coarse = packing.unpack_explanation(*packing.pack_explanation(fine))
+    coarse = codec.unpack_explanation(*codec.pack_explanation(fine))
     for one, other in zip(fine.scores, coarse.scores, strict=True):
         assert other == pytest.approx(one, rel=1e-4)
 
@@ -51,7 +51,7 @@ def test_numbers_are_kept_to_five_digits_and_packing_again_changes_nothing(cell:
 def test_rows_that_were_not_asked_about_take_no_room(cell: Cell) -> None:
     why = cell.explanation
     assert isinstance(why, Explanation)
-    again = packing.unpack(packing.pack_explanation(why)[1])
+    again = codec.unpack(codec.pack_explanation(why)[1])
     assert [len(row) for row in again["scores"]] == [len(why.input), len(why.input) + 5]
     free = sum(not token.protected for token in why.input) + 1
     assert why.scores[1] == pytest.approx([1 / free] * free)

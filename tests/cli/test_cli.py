@@ -190,7 +190,7 @@ def test_debug_shows_the_traceback(tiny_folder: Path) -> None:
 
 
 def test_an_unexpected_failure_is_one_line_too(explain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reagent.api.make_replacer", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("reagent.api.explain.make_replacer", lambda *_, **__: 1 / 0)
     answer = explain(PROMPT, *FAST)
     assert answer.code == 1
     assert answer.err == "error: unexpected ZeroDivisionError: division by zero (run again with --debug for details)\n"

@@ -9,9 +9,9 @@ import typer
 from typer.testing import CliRunner
 
 import reagent
-from reagent.cli.evaluating import evaluate
+from reagent.cli.evaluate import evaluate
 from reagent.errors import CapabilityError, FileError, InputError
-from reagent.models.local import LocalModel
+from reagent.models.huggingface import HuggingFaceModel
 
 app = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command()(evaluate)
@@ -23,7 +23,7 @@ def run(*words: object) -> Any:
 
 
 @pytest.fixture(scope="module")
-def saved(tiny_model: LocalModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved(tiny_model: HuggingFaceModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     why = reagent.explain(
         tiny_model, "The river runs through the old town", max_new_tokens=6, probes=8, replacer="random"
     )

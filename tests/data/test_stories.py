@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from reagent.data import DATASETS, load_dataset, sample
-from reagent.data.rows import bundled
+from reagent.data.readers import bundled
 from reagent.errors import FetchError, FileError, InputError
-from reagent.units import sentences
+from reagent.segmentation import sentences
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data" / "wikibio_238.jsonl"
 

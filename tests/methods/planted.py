@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from reagent.models.case import Floats, Ids
-from reagent.models.scripted import ScriptedModel
+from reagent.case import Floats, Ids
+from reagent.testing.scripted import ScriptedModel
 
 WORDS = [f"w{i}" for i in range(20)]
 

@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reagent.asking import read_case
-from reagent.methods.protocol import Attribution, Method, Progress, silent
-from reagent.models.case import Case
-from reagent.models.protocol import Model
+from reagent.case import Case
+from reagent.methods.base import Attribution, Method, Progress, no_progress
+from reagent.models.base import Model
 from reagent.replacers import Proposals, make_replacer
+from reagent.request import read_case
 
 
 class Question(NamedTuple):
@@ -19,7 +19,7 @@ class Question(NamedTuple):
     case: Case
     proposals: Proposals
 
-    def answer(self, method: Method, seed: int = 0, report: Callable[[Progress], None] = silent) -> Attribution:
+    def answer(self, method: Method, seed: int = 0, report: Callable[[Progress], None] = no_progress) -> Attribution:
         return method.attribute(self.model, self.case, self.proposals, np.random.default_rng(seed), report)
 
 
@@ -42,7 +42,7 @@ def question(
     if phrase is not None:
         case = case.with_phrase(*phrase)
     if groups is not None:
-        case = case.by_units(groups)
+        case = case.grouped(groups)
     if groups is not None or phrase is not None:
-        proposals = proposals.by_units(case, rng)
+        proposals = proposals.grouped(case, rng)
     return Question(model, case, proposals)

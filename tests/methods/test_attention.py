@@ -10,15 +10,15 @@ import torch
 from transformers import AutoModelForCausalLM, MambaConfig
 
 import tiny
+from reagent.case import Case, Floats
 from reagent.errors import CapabilityError
 from reagent.explanation import Token
 from reagent.methods.attention import Attention, last_layer, mean_of_layers, rollout
-from reagent.methods.protocol import Attribution, Method
-from reagent.models.case import Case, Floats
-from reagent.models.local import LocalModel
-from reagent.models.protocol import Meter
-from reagent.models.scripted import ScriptedModel
-from reagent.replacers.proposals import nothing
+from reagent.methods.base import Attribution, Method
+from reagent.models.base import Meter
+from reagent.models.huggingface import HuggingFaceModel
+from reagent.replacers.base import no_proposals
+from reagent.testing.scripted import ScriptedModel
 
 PROMPT = "The river runs through the old town"
 METHODS: dict[str, Method] = {
@@ -47,8 +47,8 @@ class Written:
         return LAYERS
 
 
-def model_of(family: str) -> LocalModel:
-    return LocalModel(tiny.network_of(family), tiny.tokenizer_of(family))
+def model_of(family: str) -> HuggingFaceModel:
+    return HuggingFaceModel(tiny.network_of(family), tiny.tokenizer_of(family))
 
 
 @pytest.fixture(params=METHODS)
@@ -57,12 +57,12 @@ def method(request: pytest.FixtureRequest) -> Method:
 
 
 @pytest.fixture(params=tiny.FAMILIES)
-def model(request: pytest.FixtureRequest) -> LocalModel:
+def model(request: pytest.FixtureRequest) -> HuggingFaceModel:
     return model_of(request.param)
 
 
 def run(method: Method, model: Any, case: Case) -> Attribution:
-    return method.attribute(model, case, nothing(case), np.random.default_rng(0))
+    return method.attribute(model, case, no_proposals(case), np.random.default_rng(0))
 
 
 def effects(method: Method, model: Any, case: Case) -> list[Floats]:
@@ -133,7 +133,7 @@ def test_nothing_but_protected_attention_leaves_scores_flat() -> None:
 # --- on networks ---
 
 
-def test_rows_of_every_family_are_distributions(model: LocalModel, method: Method) -> None:
+def test_rows_of_every_family_are_distributions(model: HuggingFaceModel, method: Method) -> None:
     case = model.case(PROMPT, max_new_tokens=3)
     found = run(method, model, case)
     assert found.effects is not None
@@ -155,15 +155,15 @@ def test_one_forward_pass_serves_all_targets(method: Method) -> None:
     assert model.meter.tokens - before.tokens == len(case.ids) - 1
 
 
-def test_what_comes_later_changes_nothing(model: LocalModel, method: Method) -> None:
+def test_what_comes_later_changes_nothing(model: HuggingFaceModel, method: Method) -> None:
     case = model.case(PROMPT, max_new_tokens=3)
     for t, row in enumerate(effects(method, model, case)):
-        np.testing.assert_allclose(effects(method, model, case.alone(t))[0], row, atol=1e-6)
+        np.testing.assert_allclose(effects(method, model, case.for_target(t))[0], row, atol=1e-6)
 
 
-def test_a_contrast_has_the_row_of_its_place(model: LocalModel, method: Method) -> None:
+def test_a_contrast_has_the_row_of_its_place(model: HuggingFaceModel, method: Method) -> None:
     case = model.case(PROMPT, max_new_tokens=3)
-    contrast = case.against(Token((7,), "", 0, 0), 1)
+    contrast = case.contrasted_with(Token((7,), "", 0, 0), 1)
     for row, same in zip(effects(method, model, contrast), effects(method, model, case), strict=False):
         np.testing.assert_allclose(row, same, atol=1e-6)
 
@@ -172,13 +172,13 @@ def test_units_of_a_network_are_sums_of_tokens(method: Method) -> None:
     model = model_of("gpt2")
     case = model.case(PROMPT, max_new_tokens=2)
     groups = [i // 2 for i in range(len(case.input))]
-    single, units = effects(method, model, case), effects(method, model, case.by_units(groups))
+    single, units = effects(method, model, case), effects(method, model, case.grouped(groups))
     np.testing.assert_allclose(units[0], np.bincount(groups, single[0]), atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_gives_distributions(model: LocalModel, method: Method, dtype: torch.dtype) -> None:
-    half = LocalModel(copy.deepcopy(model.network).to(dtype), model.tokenizer)
+def test_half_precision_gives_distributions(model: HuggingFaceModel, method: Method, dtype: torch.dtype) -> None:
+    half = HuggingFaceModel(copy.deepcopy(model.network).to(dtype), model.tokenizer)
     found = run(method, half, half.case(PROMPT, max_new_tokens=2))
     assert found.effects is not None
     for effect, score in zip(found.effects, found.scores, strict=True):
@@ -211,6 +211,6 @@ def test_a_model_without_attention_is_named_before_any_work(method: Method) -> N
 def test_a_network_that_remembers_otherwise_is_named(method: Method) -> None:
     tokenizer = tiny.tokenizer_of("gpt2")
     config = MambaConfig(vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=2, state_size=4)
-    mamba = LocalModel(AutoModelForCausalLM.from_config(config), tokenizer, name="a-mamba")
+    mamba = HuggingFaceModel(AutoModelForCausalLM.from_config(config), tokenizer, name="a-mamba")
     with pytest.raises(CapabilityError, match=r"attention.*shows its attention.*'a-mamba'"):
         run(method, mamba, mamba.case(PROMPT, max_new_tokens=1))

@@ -11,11 +11,11 @@ import pytest
 import tiny
 from methods.planted import WORDS, both_needed
 from reagent import explain
+from reagent.case import Ids
 from reagent.errors import CapabilityError
-from reagent.explanation import STOPPED, Explanation
+from reagent.explanation import STOP_REASONS, Explanation
 from reagent.methods import METHODS, replaces
-from reagent.models.case import Ids
-from reagent.models.local import LocalModel
+from reagent.models.huggingface import HuggingFaceModel
 
 # Every preset once, with settings that end soon.
 PROBING: dict[str, dict[str, Any]] = {  # they need nothing but probabilities
@@ -64,7 +64,7 @@ def settings(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 @pytest.fixture
-def why(tiny_model: LocalModel, settings: dict[str, Any]) -> Explanation:
+def why(tiny_model: HuggingFaceModel, settings: dict[str, Any]) -> Explanation:
     return explain(tiny_model, PROMPT, max_new_tokens=3, **settings)
 
 
@@ -81,13 +81,13 @@ def test_every_row_is_a_finite_distribution_over_what_stands_before(why: Explana
 def test_the_record_is_complete(why: Explanation) -> None:
     schema = json.loads((files("reagent") / "explanation.schema.json").read_text(encoding="utf-8"))
     jsonschema.validate(json.loads(why.to_json()), schema)
-    assert set(why.cost.stopped) <= set(STOPPED)
+    assert set(why.cost.stopped) <= set(STOP_REASONS)
     assert why.cost.forward_passes == why.cost.probes + why.cost.stopping_tests + why.cost.proposals + 1
     assert why.cost.tokens >= why.cost.forward_passes
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_the_same_seed_is_bit_equal_and_another_differs(tiny_model: LocalModel, name: str) -> None:
+def test_the_same_seed_is_bit_equal_and_another_differs(tiny_model: HuggingFaceModel, name: str) -> None:
     def scores(seed: int) -> object:
         return explain(tiny_model, PROMPT, max_new_tokens=2, seed=seed, **SETTINGS[name]).scores
 
@@ -95,8 +95,8 @@ def test_the_same_seed_is_bit_equal_and_another_differs(tiny_model: LocalModel, 
     assert (scores(1) == scores(2)) == (name in NO_CHANCE)
 
 
-def test_another_chunk_size_gives_the_same_scores(tiny_model: LocalModel, settings: dict[str, Any]) -> None:
-    cut = LocalModel(tiny_model.network, tiny_model.tokenizer, tokens_at_once=30)
+def test_another_chunk_size_gives_the_same_scores(tiny_model: HuggingFaceModel, settings: dict[str, Any]) -> None:
+    cut = HuggingFaceModel(tiny_model.network, tiny_model.tokenizer, tokens_at_once=30)
     a, b = (explain(model, PROMPT, max_new_tokens=3, **settings) for model in (tiny_model, cut))
     assert (a.cost.steps, a.cost.runs) == (b.cost.steps, b.cost.runs)
     for row, other in zip(a.scores, b.scores, strict=True):
@@ -104,7 +104,7 @@ def test_another_chunk_size_gives_the_same_scores(tiny_model: LocalModel, settin
 
 
 def test_protected_tokens_are_never_replaced_and_score_zero(settings: dict[str, Any]) -> None:
-    model = LocalModel(tiny.network_of("opt"), tiny.tokenizer_of("opt"))
+    model = HuggingFaceModel(tiny.network_of("opt"), tiny.tokenizer_of("opt"))
     seen: list[Ids] = []
     original = model.score
     model.score = lambda sequences, *rest: (seen.append(sequences), original(sequences, *rest))[1]  # type: ignore[method-assign]
@@ -127,13 +127,13 @@ def test_a_certain_model_never_gives_nan(probing: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_every_family_of_models_can_be_explained(family: str, settings: dict[str, Any]) -> None:
-    model = LocalModel(tiny.network_of(family), tiny.tokenizer_of(family))
+    model = HuggingFaceModel(tiny.network_of(family), tiny.tokenizer_of(family))
     why = explain(model, PROMPT, max_new_tokens=2, **settings)
     assert [sum(row) for row in why.scores] == pytest.approx([1, 1])
 
 
 def test_a_model_that_ignores_its_prompt_breaks_nothing(probing: dict[str, Any]) -> None:
-    from reagent.models.scripted import ScriptedModel
+    from reagent.testing.scripted import ScriptedModel
 
     deaf = ScriptedModel(WORDS, lambda context: np.tile(np.arange(20.0), (len(context), 1)))
     why = explain(deaf, "w1 w2 w3", target=" w19", **probing)
@@ -147,14 +147,14 @@ def test_a_planted_cause_is_found(name: str) -> None:
     assert why.top(1)[0].position == 2
 
 
-def test_units_are_scored_whole(tiny_model: LocalModel, settings: dict[str, Any]) -> None:
+def test_units_are_scored_whole(tiny_model: HuggingFaceModel, settings: dict[str, Any]) -> None:
     why = explain(tiny_model, PROMPT, max_new_tokens=2, unit="word", **settings)
     assert [unit.text for unit in why.input] == ["The", " river", " runs", " through", " the", " old", " town"]
     assert [len(row) for row in why.scores] == [7, 8]
     assert [sum(row) for row in why.scores] == pytest.approx([1, 1])
 
 
-def test_phrases_and_contrasts_can_be_asked(tiny_model: LocalModel, settings: dict[str, Any]) -> None:
+def test_phrases_and_contrasts_can_be_asked(tiny_model: HuggingFaceModel, settings: dict[str, Any]) -> None:
     phrase = explain(tiny_model, PROMPT, target=" and the old", span="the old", **settings)
     assert sum(phrase.scores[phrase.focus]) == pytest.approx(1)
     contrast = explain(tiny_model, PROMPT, target=" and", contrast=" the", **settings)
@@ -175,7 +175,7 @@ def test_every_method_and_preset_is_in_this_suite() -> None:
 
 
 def test_with_a_stride_the_rows_asked_for_are_the_same_and_the_others_say_nothing(
-    tiny_model: LocalModel, settings: dict[str, Any], why: Explanation
+    tiny_model: HuggingFaceModel, settings: dict[str, Any], why: Explanation
 ) -> None:
     some = explain(tiny_model, PROMPT, max_new_tokens=3, stride=2, **settings)
     for t in (0, 2):

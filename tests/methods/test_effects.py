@@ -5,15 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reagent.methods.dealing import deal
-from reagent.methods.effects import Design, _BetweenEffects, _BetweenProbes, _guess, _Occurrences, estimate
-from reagent.models.case import Floats
+from reagent.case import Floats
+from reagent.methods.effects import Design, _DualSolver, _guess, _Occurrences, _PrimalSolver, estimate
+from reagent.sampling import sample_balanced
 
 CANDIDATES = 10
 
 
 def some_design(tokens: int, probes: int, seed: int, ratio: float = 0.1) -> Design:
-    replaced, uniform = deal(tokens, max(1, round(ratio * tokens)), probes, CANDIDATES, np.random.default_rng(seed))
+    replaced, uniform = sample_balanced(
+        tokens, max(1, round(ratio * tokens)), probes, CANDIDATES, np.random.default_rng(seed)
+    )
     weights = np.full((tokens, CANDIDATES), 1 / CANDIDATES)
     return Design(replaced, (uniform * CANDIDATES).astype(np.int64), weights, np.zeros(tokens))
 
@@ -38,7 +40,7 @@ def test_both_ways_of_computing_agree() -> None:
     design = some_design(20, 90, seed=0)
     y = answers(design, some_costs(20, 0), noise=0.3)
     found, start = _Occurrences.of(design), _guess(design, y)
-    a, b = _BetweenProbes(found, y), _BetweenEffects(found, y)
+    a, b = _DualSolver(found, y), _PrimalSolver(found, y)
     for x, z in zip(a.moments(start) + a.posterior(start), b.moments(start) + b.posterior(start), strict=True):
         np.testing.assert_allclose(x, z, rtol=1e-6, atol=1e-9)
 
@@ -50,7 +52,7 @@ def test_tokens_that_were_never_replaced_together_are_solved_apart(
 ) -> None:
     design = some_design(20, probes, seed=0, ratio=0.05)
     y = answers(design, some_costs(20, 0), noise=0.3)
-    design = design.first(probes, seen)
+    design = design.restrict(probes, seen)
     assert len(_Occurrences.of(design).parts(np.arange(seen))) == seen
     apart = estimate(design, y)
     monkeypatch.setattr(_Occurrences, "parts", lambda _, token: [np.arange(len(token))])

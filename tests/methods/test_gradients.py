@@ -11,16 +11,16 @@ import pytest
 import torch
 
 import tiny
+from reagent.case import Case, Floats
 from reagent.errors import CapabilityError, InputError
 from reagent.explanation import Token
 from reagent.methods import slopes
+from reagent.methods.base import Attribution, Method, Progress
 from reagent.methods.gradients import GradientShap, InputXGradient, IntegratedGradients
-from reagent.methods.protocol import Attribution, Method, Progress
-from reagent.models.case import Case, Floats
-from reagent.models.local import LocalModel
-from reagent.models.protocol import Singles
-from reagent.models.scripted import ScriptedModel
-from reagent.replacers.proposals import nothing
+from reagent.models.base import Singles
+from reagent.models.huggingface import HuggingFaceModel
+from reagent.replacers.base import no_proposals
+from reagent.testing.scripted import ScriptedModel
 
 PROMPT = "The river runs through the old town"
 METHODS: dict[str, Method] = {
@@ -30,12 +30,12 @@ METHODS: dict[str, Method] = {
 }
 
 
-def model_of(family: str) -> LocalModel:
-    return LocalModel(tiny.network_of(family), tiny.tokenizer_of(family))
+def model_of(family: str) -> HuggingFaceModel:
+    return HuggingFaceModel(tiny.network_of(family), tiny.tokenizer_of(family))
 
 
 @pytest.fixture
-def gpt2() -> LocalModel:
+def gpt2() -> HuggingFaceModel:
     return model_of("gpt2")
 
 
@@ -45,16 +45,16 @@ def method(request: pytest.FixtureRequest) -> Method:
 
 
 @pytest.fixture(params=tiny.FAMILIES)
-def model(request: pytest.FixtureRequest) -> LocalModel:
+def model(request: pytest.FixtureRequest) -> HuggingFaceModel:
     return model_of(request.param)
 
 
-def case_of(model: LocalModel, target: str | None = None, tokens: int = 3) -> Case:
+def case_of(model: HuggingFaceModel, target: str | None = None, tokens: int = 3) -> Case:
     return model.case(PROMPT, target=target, max_new_tokens=tokens).with_logprobs(model)
 
 
 def run(method: Method, model: Any, case: Case, seed: int = 0) -> Attribution:
-    return method.attribute(model, case, nothing(case), np.random.default_rng(seed))
+    return method.attribute(model, case, no_proposals(case), np.random.default_rng(seed))
 
 
 def effects(method: Method, model: Any, case: Case, seed: int = 0) -> list[Floats]:
@@ -63,9 +63,9 @@ def effects(method: Method, model: Any, case: Case, seed: int = 0) -> list[Float
     return found
 
 
-def plain(model: LocalModel, case: Case) -> tuple[torch.Tensor, Any]:
+def plain(model: HuggingFaceModel, case: Case) -> tuple[torch.Tensor, Any]:
     """Embeddings [1, length, width] and the log-probabilities of the output tokens, with nothing of ours in it."""
-    begin, ids = int(case.begins[len(case.input)]), torch.tensor(case.ids)
+    begin, ids = int(case.unit_starts[len(case.input)]), torch.tensor(case.ids)
     with torch.no_grad():
         text = model.network.get_input_embeddings()(ids[None, :-1])
 
@@ -86,7 +86,7 @@ def baseline(text: torch.Tensor, case: Case, kept: int = -1) -> torch.Tensor:
 # --- the numbers are captum's, and those of autograd ---
 
 
-def test_input_x_gradient_is_what_autograd_and_captum_say(model: LocalModel) -> None:
+def test_input_x_gradient_is_what_autograd_and_captum_say(model: HuggingFaceModel) -> None:
     case = case_of(model)
     text, forward = plain(model, case)
     found = effects(InputXGradient(), model, case)
@@ -100,7 +100,7 @@ def test_input_x_gradient_is_what_autograd_and_captum_say(model: LocalModel) -> 
             np.testing.assert_allclose(found[t], row, atol=1e-5)
 
 
-def test_integrated_gradients_in_one_piece_are_captums(model: LocalModel) -> None:
+def test_integrated_gradients_in_one_piece_are_captums(model: HuggingFaceModel) -> None:
     case = case_of(model)
     text, forward = plain(model, case)
     found = effects(IntegratedGradients(steps=20), model, case)
@@ -112,7 +112,7 @@ def test_integrated_gradients_in_one_piece_are_captums(model: LocalModel) -> Non
         np.testing.assert_allclose(found[t], expected, atol=2e-4, rtol=1e-3)
 
 
-def test_gradient_shap_draws_as_captum_does(gpt2: LocalModel) -> None:
+def test_gradient_shap_draws_as_captum_does(gpt2: HuggingFaceModel) -> None:
     case = case_of(gpt2, tokens=1)
     text, forward = plain(gpt2, case)
     seed = int(np.random.default_rng(5).integers(2**32, size=1)[0])
@@ -177,11 +177,11 @@ def test_the_part_of_a_path_that_was_followed_adds_up() -> None:
     assert 0 < min(reached) < max(reached) < 1
 
 
-def test_an_easy_path_takes_few_steps(gpt2: LocalModel) -> None:
+def test_an_easy_path_takes_few_steps(gpt2: HuggingFaceModel) -> None:
     assert run(IntegratedGradients(), gpt2, case_of(gpt2)).steps == [8] * 3
 
 
-def test_gradient_shap_comes_close_to_the_integral_within_its_error(gpt2: LocalModel) -> None:
+def test_gradient_shap_comes_close_to_the_integral_within_its_error(gpt2: HuggingFaceModel) -> None:
     case = case_of(gpt2, tokens=1)
     exact = effects(IntegratedGradients(), gpt2, case)[0]
     z = []
@@ -195,19 +195,19 @@ def test_gradient_shap_comes_close_to_the_integral_within_its_error(gpt2: LocalM
     assert np.abs(np.mean(z, axis=0)).max() < 0.6
 
 
-def test_one_block_has_no_error(gpt2: LocalModel) -> None:
+def test_one_block_has_no_error(gpt2: HuggingFaceModel) -> None:
     assert run(GradientShap(n_samples=4), gpt2, case_of(gpt2)).stderr is None
 
 
 # --- contrasts, phrases, units, protected tokens ---
 
 
-def test_a_contrast_is_the_difference_of_its_two_targets(model: LocalModel) -> None:
+def test_a_contrast_is_the_difference_of_its_two_targets(model: HuggingFaceModel) -> None:
     case = case_of(model)
-    rival = next(i for i in model.ordinary_ids.tolist() if i != case.output[2].ids[0])
-    token = Token((rival,), "", 0, 0)
-    contrast = case.against(token, 2).with_logprobs(model)
-    other = replace(case, output=(*case.output[:2], replace(case.output[2], ids=(rival,)))).with_logprobs(model)
+    contrast = next(i for i in model.ordinary_ids.tolist() if i != case.output[2].ids[0])
+    token = Token((contrast,), "", 0, 0)
+    contrast = case.contrasted_with(token, 2).with_logprobs(model)
+    other = replace(case, output=(*case.output[:2], replace(case.output[2], ids=(contrast,)))).with_logprobs(model)
     for method, atol in ((InputXGradient(), 1e-5), (IntegratedGradients(steps=16), 1e-4)):
         found, said, unsaid = (effects(method, model, one) for one in (contrast, case, other))
         np.testing.assert_allclose(found[2], said[2] - unsaid[2], atol=atol, rtol=1e-3)
@@ -221,7 +221,7 @@ def phrase_of(case: Case) -> tuple[Case, int, int]:
     return phrase, 1, 3
 
 
-def test_the_gradient_of_a_phrase_is_the_sum_over_its_tokens(model: LocalModel) -> None:
+def test_the_gradient_of_a_phrase_is_the_sum_over_its_tokens(model: HuggingFaceModel) -> None:
     case = case_of(model, target=" and the old town")
     phrase, start, stop = phrase_of(case)
     phrase = phrase.with_logprobs(model)
@@ -231,7 +231,7 @@ def test_the_gradient_of_a_phrase_is_the_sum_over_its_tokens(model: LocalModel) 
     np.testing.assert_allclose(whole[0], single[0], atol=1e-5)
 
 
-def test_a_phrase_is_explained_by_what_stands_before_it(gpt2: LocalModel) -> None:
+def test_a_phrase_is_explained_by_what_stands_before_it(gpt2: HuggingFaceModel) -> None:
     # Its own tokens are there on the whole path, so that the effects of the others add up.
     case = case_of(gpt2, target=" and the old town")
     phrase, start, stop = phrase_of(case)
@@ -243,10 +243,10 @@ def test_a_phrase_is_explained_by_what_stands_before_it(gpt2: LocalModel) -> Non
     np.testing.assert_allclose(found[0], effects(IntegratedGradients(), gpt2, case)[0], atol=1e-4)
 
 
-def test_a_unit_has_the_sum_of_its_tokens(gpt2: LocalModel, method: Method) -> None:
+def test_a_unit_has_the_sum_of_its_tokens(gpt2: HuggingFaceModel, method: Method) -> None:
     case = case_of(gpt2)
     groups = [i // 2 for i in range(len(case.input))]
-    single, units = effects(method, gpt2, case), effects(method, gpt2, case.by_units(groups))
+    single, units = effects(method, gpt2, case), effects(method, gpt2, case.grouped(groups))
     count = len(case.input)
     for t, row in enumerate(single):
         expected = np.concatenate([np.bincount(groups, row[:count]), row[count:]])
@@ -270,9 +270,9 @@ def test_protected_tokens_score_zero_and_keep_their_embeddings(family: str, meth
     assert all((points[:, :1] == start).all() for points in seen)
 
 
-def test_units_that_must_stay_are_never_touched(gpt2: LocalModel) -> None:
+def test_units_that_must_stay_are_never_touched(gpt2: HuggingFaceModel) -> None:
     case = case_of(gpt2)
-    marked = case.by_units([None if i in (1, 2) else i for i in range(len(case.input))])
+    marked = case.grouped([None if i in (1, 2) else i for i in range(len(case.input))])
     found = effects(IntegratedGradients(), gpt2, marked)
     text, forward = plain(gpt2, case)
     with torch.no_grad():
@@ -285,7 +285,7 @@ def test_units_that_must_stay_are_never_touched(gpt2: LocalModel) -> None:
 
 
 @pytest.mark.parametrize("how", ["positive", "absolute", "softmax"])
-def test_scores_are_a_distribution_by_the_map_that_is_recorded(gpt2: LocalModel, how: str) -> None:
+def test_scores_are_a_distribution_by_the_map_that_is_recorded(gpt2: HuggingFaceModel, how: str) -> None:
     case = case_of(gpt2)
     for kind in (InputXGradient, IntegratedGradients, GradientShap):
         method: Any = kind(scores=how)
@@ -298,7 +298,7 @@ def test_scores_are_a_distribution_by_the_map_that_is_recorded(gpt2: LocalModel,
             np.testing.assert_allclose(scores, weights / weights.sum(), atol=1e-12)
 
 
-def test_rows_have_what_stands_before_their_target(model: LocalModel, method: Method) -> None:
+def test_rows_have_what_stands_before_their_target(model: HuggingFaceModel, method: Method) -> None:
     case = case_of(model)
     found = run(method, model, case)
     assert found.effects is not None
@@ -311,7 +311,7 @@ def test_rows_have_what_stands_before_their_target(model: LocalModel, method: Me
 # --- what it costs and what it leaves alone ---
 
 
-def test_one_forward_pass_serves_all_targets(gpt2: LocalModel) -> None:
+def test_one_forward_pass_serves_all_targets(gpt2: HuggingFaceModel) -> None:
     passes = {}
     for tokens in (1, 5):
         case = case_of(gpt2, tokens=tokens)
@@ -325,17 +325,19 @@ def test_one_forward_pass_serves_all_targets(gpt2: LocalModel) -> None:
     assert passes["gradient_shap", 1] == passes["gradient_shap", 5] == 8 + 1
 
 
-def test_less_room_gives_the_same_effects(gpt2: LocalModel, method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_less_room_gives_the_same_effects(
+    gpt2: HuggingFaceModel, method: Method, monkeypatch: pytest.MonkeyPatch
+) -> None:
     case = case_of(gpt2)
     roomy = effects(method, gpt2, case)
     monkeypatch.setattr(slopes, "ROOM", 1)
-    small = LocalModel(gpt2.network, gpt2.tokenizer, tokens_at_once=1, logits_at_once=1)
+    small = HuggingFaceModel(gpt2.network, gpt2.tokenizer, tokens_at_once=1, logits_at_once=1)
     for other in (effects(replace(method, batch=1), gpt2, case), effects(method, small, case)):  # type: ignore[type-var]
         for row, same in zip(other, roomy, strict=True):
             np.testing.assert_allclose(row, same, atol=1e-4)
 
 
-def test_the_seed_decides_what_is_drawn_and_global_generators_stay(gpt2: LocalModel) -> None:
+def test_the_seed_decides_what_is_drawn_and_global_generators_stay(gpt2: HuggingFaceModel) -> None:
     case, method = case_of(gpt2), GradientShap(n_samples=6, stdevs=0.1)
     np.random.seed(1)
     torch.manual_seed(1)
@@ -347,7 +349,7 @@ def test_the_seed_decides_what_is_drawn_and_global_generators_stay(gpt2: LocalMo
     assert torch.equal(torch.get_rng_state(), torch_state)
 
 
-def test_nothing_is_said_on_the_way(gpt2: LocalModel, method: Method, capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_said_on_the_way(gpt2: HuggingFaceModel, method: Method, capfd: pytest.CaptureFixture[str]) -> None:
     case = case_of(gpt2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -355,10 +357,10 @@ def test_nothing_is_said_on_the_way(gpt2: LocalModel, method: Method, capfd: pyt
     assert capfd.readouterr() == ("", "")
 
 
-def test_progress_ends_where_it_said_it_would(gpt2: LocalModel, method: Method) -> None:
+def test_progress_ends_where_it_said_it_would(gpt2: HuggingFaceModel, method: Method) -> None:
     case = case_of(gpt2)
     told: list[Progress] = []
-    method.attribute(gpt2, case, nothing(case), np.random.default_rng(0), told.append)
+    method.attribute(gpt2, case, no_proposals(case), np.random.default_rng(0), told.append)
     assert told[-1].done == told[-1].total
     assert [now.done for now in told] == sorted(now.done for now in told)
 
@@ -366,7 +368,7 @@ def test_progress_ends_where_it_said_it_would(gpt2: LocalModel, method: Method) 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("family", ["gpt2", "opt", "gemma"])
 def test_half_precision_gives_numbers(family: str, dtype: torch.dtype, method: Method) -> None:
-    half = LocalModel(copy.deepcopy(tiny.network_of(family)).to(dtype), tiny.tokenizer_of(family))
+    half = HuggingFaceModel(copy.deepcopy(tiny.network_of(family)).to(dtype), tiny.tokenizer_of(family))
     case = case_of(half)
     assert all(np.isfinite(row).all() for row in effects(method, half, case))
 
@@ -383,7 +385,7 @@ def test_a_model_without_gradients_is_named_before_any_work(method: Method) -> N
     assert scripted.meter.forward_passes == 0
 
 
-def test_a_network_that_needs_its_tokens_is_not_explained_wrongly(gpt2: LocalModel, method: Method) -> None:
+def test_a_network_that_needs_its_tokens_is_not_explained_wrongly(gpt2: HuggingFaceModel, method: Method) -> None:
     # As networks that look up more for a token than its embedding: without tokens they answer something else.
     case = case_of(gpt2)
     wrong = replace(case, output=tuple(replace(unit, logprob=unit.logprob + 1.5) for unit in case.output))  # type: ignore[operator]
@@ -394,7 +396,7 @@ def test_a_network_that_needs_its_tokens_is_not_explained_wrongly(gpt2: LocalMod
         run(method, gpt2, case)
 
 
-def test_a_gradient_that_overflows_is_told(gpt2: LocalModel, method: Method) -> None:
+def test_a_gradient_that_overflows_is_told(gpt2: HuggingFaceModel, method: Method) -> None:
     case = case_of(gpt2)
 
     def too_large(_: Case, points: Singles, targets: Any, __: Any) -> Singles:

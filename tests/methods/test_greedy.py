@@ -6,15 +6,14 @@ import pytest
 import tiny
 from methods.planted import WORDS, both_needed
 from methods.running import question
+from reagent.case import Floats, Ids, Mask, TargetScores
 from reagent.errors import CapabilityError, InputError
+from reagent.methods.base import Progress
 from reagent.methods.greedy import Greedy, rationale_ratio
-from reagent.methods.protocol import Progress
-from reagent.models.case import Floats, Ids, Mask
-from reagent.models.local import LocalModel
+from reagent.models.huggingface import HuggingFaceModel
 from reagent.models.masking import masking
-from reagent.models.protocol import TargetScores
-from reagent.models.scripted import ScriptedModel
-from reagent.replacers.proposals import nothing
+from reagent.replacers.base import no_proposals
+from reagent.testing.scripted import ScriptedModel
 
 PROMPT = "w1 w2 w3 w4 w5 w6"
 TEXT = "The river runs through the old town"
@@ -92,7 +91,7 @@ def test_greedy_can_be_longer_than_need_be_and_the_ratio_tells() -> None:
     np.testing.assert_array_equal(a.scores[0], b.scores[0])
 
 
-def test_exhaustive_is_never_longer_and_never_asks_twice(tiny_model: LocalModel) -> None:
+def test_exhaustive_is_never_longer_and_never_asks_twice(tiny_model: HuggingFaceModel) -> None:
     asked = question(tiny_model, "The river runs", max_new_tokens=3)
     for by in ("replacement", "masking"):
         greedy, smallest = (asked.answer(Greedy(by=by, exhaustive=e)) for e in (False, True))
@@ -147,7 +146,7 @@ def test_a_contrast_asks_for_the_target_before_its_rival() -> None:
 @pytest.mark.parametrize("exhaustive", [False, True])
 @pytest.mark.parametrize("by", ["replacement", "masking"])
 def test_the_rationale_keeps_the_prediction_and_less_of_it_does_not(
-    tiny_model: LocalModel, by: str, exhaustive: bool
+    tiny_model: HuggingFaceModel, by: str, exhaustive: bool
 ) -> None:
     asked = question(tiny_model, TEXT, max_new_tokens=4, candidates=1)  # one proposal: nothing is left to chance
     found = asked.answer(Greedy(by=by, draws=1, exhaustive=exhaustive))
@@ -155,11 +154,11 @@ def test_the_rationale_keeps_the_prediction_and_less_of_it_does_not(
     assert max(found.steps) > 2
 
     def rank(t: int, units: list[int]) -> int:
-        case = asked.case.alone(t)
+        case = asked.case.for_target(t)
         kept = np.isin(np.arange(len(asked.case.units)), units)
         if by == "replacement":
-            texts = asked.proposals.sequences(~kept[None], np.zeros((1, len(kept)), dtype=np.int64))
-            return case.answers(tiny_model, texts[:, : len(case.ids)]).rank[0, 0]
+            texts = asked.proposals.apply(~kept[None], np.zeros((1, len(kept)), dtype=np.int64))
+            return case.score_outputs(tiny_model, texts[:, : len(case.ids)]).rank[0, 0]
         keep = np.append(kept[: len(case.input)], True)[None]
         return masking(tiny_model, "x").score_masked(case.ids[None], keep, case.positions, case.targets).rank[0, 0]
 
@@ -177,7 +176,7 @@ def test_the_rationale_keeps_the_prediction_and_less_of_it_does_not(
 
 @pytest.mark.parametrize("by", ["replacement", "masking"])
 @pytest.mark.parametrize("kind", ["words", "phrase", "contrast"])
-def test_units_phrases_and_contrasts(tiny_model: LocalModel, by: str, kind: str) -> None:
+def test_units_phrases_and_contrasts(tiny_model: HuggingFaceModel, by: str, kind: str) -> None:
     tokens = len(question(tiny_model, TEXT).case.input)
     asked = {
         "words": lambda: question(tiny_model, TEXT, groups=[i // 3 for i in range(tokens)]),
@@ -193,7 +192,7 @@ def test_units_phrases_and_contrasts(tiny_model: LocalModel, by: str, kind: str)
 
 @pytest.mark.parametrize("by", ["replacement", "masking"])
 def test_protected_tokens_stay_and_score_nothing(by: str) -> None:
-    model = LocalModel(tiny.network_of("opt"), tiny.tokenizer_of("opt"))
+    model = HuggingFaceModel(tiny.network_of("opt"), tiny.tokenizer_of("opt"))
     asked = question(model, "The river", max_new_tokens=2)
     found = asked.answer(Greedy(by=by))
     assert asked.case.input[0].protected
@@ -208,8 +207,8 @@ def test_one_position_scores_one(by: str) -> None:
 
 
 @pytest.mark.parametrize("by", ["replacement", "masking"])
-def test_batches_and_runs_agree(tiny_model: LocalModel, by: str) -> None:
-    cut = LocalModel(tiny_model.network, tiny_model.tokenizer, tokens_at_once=30)
+def test_batches_and_runs_agree(tiny_model: HuggingFaceModel, by: str) -> None:
+    cut = HuggingFaceModel(tiny_model.network, tiny_model.tokenizer, tokens_at_once=30)
     a, again, b = (question(m, TEXT).answer(Greedy(by=by, draws=2)) for m in (tiny_model, tiny_model, cut))
     assert a.steps == again.steps == b.steps
     for row, same, other in zip(a.effects, again.effects, b.effects, strict=True):
@@ -217,7 +216,7 @@ def test_batches_and_runs_agree(tiny_model: LocalModel, by: str) -> None:
         np.testing.assert_allclose(row, other, atol=1e-4)
 
 
-def test_progress_only_shrinks_its_total(tiny_model: LocalModel) -> None:
+def test_progress_only_shrinks_its_total(tiny_model: HuggingFaceModel) -> None:
     told: list[Progress] = []
     found = question(tiny_model, TEXT).answer(Greedy(), report=told.append)
     totals = [now.total for now in told]
@@ -234,10 +233,10 @@ def test_a_model_without_masks_is_refused_before_any_work() -> None:
     assert asked.model.meter.forward_passes == before
 
 
-def test_masking_needs_no_replacer(tiny_model: LocalModel) -> None:
+def test_masking_needs_no_replacer(tiny_model: HuggingFaceModel) -> None:
     asked = question(tiny_model, TEXT)
     method = Greedy(by="masking")
-    bare = asked._replace(proposals=nothing(asked.case)).answer(method)
+    bare = asked._replace(proposals=no_proposals(asked.case)).answer(method)
     np.testing.assert_array_equal(bare.effects[-1], asked.answer(method).effects[-1])
     assert not method.replaces
     assert Greedy().replaces

@@ -8,9 +8,9 @@ import tiny
 from methods.planted import WORDS, additive, both_needed
 from methods.running import question
 from reagent.errors import InputError
+from reagent.methods.base import Progress
 from reagent.methods.lime import Lime, _Ridge
-from reagent.methods.protocol import Progress
-from reagent.models.local import LocalModel
+from reagent.models.huggingface import HuggingFaceModel
 
 PROMPT = " ".join(f"w{i % 12 + 1}" for i in range(16))
 TEXT = "The river runs through the old town"
@@ -67,7 +67,7 @@ def test_the_ridge_is_exact_and_draws_nothing() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_targets_share_the_samples_and_see_what_stands_before(tiny_model: LocalModel) -> None:
+def test_targets_share_the_samples_and_see_what_stands_before(tiny_model: HuggingFaceModel) -> None:
     asked = question(tiny_model, TEXT, max_new_tokens=4)
     before = tiny_model.meter.forward_passes
     state = torch.get_rng_state()
@@ -85,7 +85,7 @@ def test_an_earlier_output_can_be_the_cause() -> None:
 
 
 @pytest.mark.parametrize("kind", ["words", "phrase", "contrast"])
-def test_units_phrases_and_contrasts(tiny_model: LocalModel, kind: str) -> None:
+def test_units_phrases_and_contrasts(tiny_model: HuggingFaceModel, kind: str) -> None:
     tokens = len(question(tiny_model, TEXT).case.input)
     asked = {
         "words": lambda: question(tiny_model, TEXT, groups=[i // 2 for i in range(tokens)]),
@@ -98,7 +98,7 @@ def test_units_phrases_and_contrasts(tiny_model: LocalModel, kind: str) -> None:
 
 
 def test_protected_tokens_stay_and_score_nothing() -> None:
-    model = LocalModel(tiny.network_of("opt"), tiny.tokenizer_of("opt"))
+    model = HuggingFaceModel(tiny.network_of("opt"), tiny.tokenizer_of("opt"))
     found = question(model, TEXT).answer(Lime(samples=32))
     assert [row[0] for row in found.scores] == [0, 0, 0]
 
@@ -107,8 +107,8 @@ def test_one_position_scores_one() -> None:
     assert question(both_needed({0: 1}), "w1", " w0").answer(Lime(samples=8)).scores[0].tolist() == [1.0]
 
 
-def test_batches_do_not_matter_and_seeds_do(tiny_model: LocalModel) -> None:
-    cut = LocalModel(tiny_model.network, tiny_model.tokenizer, tokens_at_once=30)
+def test_batches_do_not_matter_and_seeds_do(tiny_model: HuggingFaceModel) -> None:
+    cut = HuggingFaceModel(tiny_model.network, tiny_model.tokenizer, tokens_at_once=30)
     a, again, b = (question(model, TEXT).answer(Lime(samples=96)) for model in (tiny_model, tiny_model, cut))
     for row, same, other in zip(a.effects, again.effects, b.effects, strict=True):
         np.testing.assert_array_equal(row, same)
@@ -116,7 +116,7 @@ def test_batches_do_not_matter_and_seeds_do(tiny_model: LocalModel) -> None:
     assert not np.allclose(a.effects[0], question(tiny_model, TEXT).answer(Lime(samples=96), seed=1).effects[0])
 
 
-def test_progress(tiny_model: LocalModel) -> None:
+def test_progress(tiny_model: HuggingFaceModel) -> None:
     told: list[Progress] = []
     question(tiny_model, TEXT).answer(Lime(samples=100), report=told.append)
     assert [(now.done, now.total) for now in told] == [(64, 100), (100, 100)]

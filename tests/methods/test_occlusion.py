@@ -7,11 +7,11 @@ import tiny
 from methods.planted import WORDS, additive, both_needed
 from methods.running import question
 from reagent.errors import InputError
+from reagent.methods.base import Progress
 from reagent.methods.occlusion import Occlusion
-from reagent.methods.protocol import Progress
-from reagent.models.local import LocalModel
+from reagent.models.huggingface import HuggingFaceModel
 from reagent.replacers import Proposals
-from reagent.replacers.proposals import nothing
+from reagent.replacers.base import no_proposals
 
 PROMPT = "w1 w2 w3 w4 w5"
 TEXT = "The river runs through the old town"
@@ -57,7 +57,7 @@ def test_dealt_draws_use_every_proposal_before_any_twice() -> None:
     np.testing.assert_allclose(found.effects[0], costs[:, [7, 9, 11, 13]].mean(1), atol=1e-9)
 
 
-def test_one_pass_answers_for_all_targets(tiny_model: LocalModel) -> None:
+def test_one_pass_answers_for_all_targets(tiny_model: HuggingFaceModel) -> None:
     asked = question(tiny_model, TEXT, max_new_tokens=4)
     before = tiny_model.meter.forward_passes
     found = asked.answer(Occlusion(draws=2))
@@ -69,7 +69,7 @@ def test_one_pass_answers_for_all_targets(tiny_model: LocalModel) -> None:
 @pytest.mark.parametrize("family", ["gpt2", "llama", "opt", "gemma3"])
 @pytest.mark.parametrize("by_words", [False, True])
 def test_deletion_is_the_text_without_the_unit(family: str, by_words: bool) -> None:
-    model = LocalModel(tiny.network_of(family), tiny.tokenizer_of(family))
+    model = HuggingFaceModel(tiny.network_of(family), tiny.tokenizer_of(family))
     tokens = len(question(model, TEXT).case.input)
     groups = [i // 3 for i in range(tokens)] if by_words else None
     case = (asked := question(model, TEXT, max_new_tokens=3, groups=groups)).case
@@ -80,40 +80,40 @@ def test_deletion_is_the_text_without_the_unit(family: str, by_words: bool) -> N
                 assert found.effects[t][unit] == found.scores[t][unit] == 0
                 continue
             rest = case.ids[case.unit_of != unit]
-            place = case.begins[len(case.input) + t] - len(case.units[unit].ids)
+            place = case.unit_starts[len(case.input) + t] - len(case.units[unit].ids)
             after = model.score(rest[None], np.array([place]), np.array(case.output[t].ids)).logprob[0, 0]
             assert found.effects[t][unit] == pytest.approx(case.values[t] - after, abs=1e-4)
     assert found.stderr is None
     assert found.probes == (~case.protected[:-1]).sum()
 
 
-def test_deletion_takes_phrases_and_contrasts(tiny_model: LocalModel) -> None:
+def test_deletion_takes_phrases_and_contrasts(tiny_model: HuggingFaceModel) -> None:
     for case, proposals in (
         question(tiny_model, TEXT, " and the children", phrase=(4, 17))[1:],
         question(tiny_model, TEXT, " and the", contrast=" and play")[1:],
     ):
         found = Occlusion(by="deletion").attribute(tiny_model, case, proposals, np.random.default_rng(0))
         t, unit = len(case.output) - 1, 2
-        begin, size = case.begins[len(case.input) + t], len(case.units[unit].ids)
+        begin, size = case.unit_starts[len(case.input) + t], len(case.units[unit].ids)
         ids = case.ids[case.unit_of != unit][None]
         places = np.arange(begin, len(case.ids)) - size
         after = tiny_model.score(ids, places, case.ids[begin:]).logprob.sum()
-        if case.rival is not None:
-            after -= tiny_model.score(ids, places[:1], np.array(case.rival.token.ids[:1])).logprob[0, 0]
+        if case.contrast is not None:
+            after -= tiny_model.score(ids, places[:1], np.array(case.contrast.token.ids[:1])).logprob[0, 0]
         assert found.effects[t][unit] == pytest.approx(case.values[t] - after, abs=1e-4)
 
 
-def test_deletion_needs_no_replacer(tiny_model: LocalModel) -> None:
+def test_deletion_needs_no_replacer(tiny_model: HuggingFaceModel) -> None:
     asked = question(tiny_model, TEXT)
     method = Occlusion(by="deletion")
-    bare = asked._replace(proposals=nothing(asked.case)).answer(method)
+    bare = asked._replace(proposals=no_proposals(asked.case)).answer(method)
     np.testing.assert_array_equal(bare.effects[0], asked.answer(method).effects[0])
     assert not method.replaces
     assert Occlusion().replaces
 
 
 def test_deletion_leaves_protected_tokens_in_every_text() -> None:
-    model = LocalModel(tiny.network_of("opt"), tiny.tokenizer_of("opt"))
+    model = HuggingFaceModel(tiny.network_of("opt"), tiny.tokenizer_of("opt"))
     asked = question(model, TEXT)
     seen: list[np.ndarray] = []
     original = model.score
@@ -133,15 +133,15 @@ def test_one_position_scores_one(by: str) -> None:
 
 
 @pytest.mark.parametrize("by", ["replacement", "deletion"])
-def test_batches_and_runs_agree(tiny_model: LocalModel, by: str) -> None:
-    cut = LocalModel(tiny_model.network, tiny_model.tokenizer, tokens_at_once=30)
+def test_batches_and_runs_agree(tiny_model: HuggingFaceModel, by: str) -> None:
+    cut = HuggingFaceModel(tiny_model.network, tiny_model.tokenizer, tokens_at_once=30)
     a, again, b = (question(model, TEXT).answer(Occlusion(by=by)) for model in (tiny_model, tiny_model, cut))
     for row, same, other in zip(a.effects, again.effects, b.effects, strict=True):
         np.testing.assert_array_equal(row, same)
         np.testing.assert_allclose(row, other, atol=1e-4)
 
 
-def test_progress_ends_where_it_said(tiny_model: LocalModel) -> None:
+def test_progress_ends_where_it_said(tiny_model: HuggingFaceModel) -> None:
     for method in (Occlusion(), Occlusion(by="deletion")):
         told: list[Progress] = []
         question(tiny_model, 12 * TEXT).answer(method, report=told.append)

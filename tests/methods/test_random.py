@@ -6,11 +6,11 @@ import pytest
 import tiny
 from methods.planted import both_needed
 from methods.running import question
-from reagent.methods.random_scores import RandomScores
-from reagent.models.local import LocalModel
+from reagent.methods.random import RandomScores
+from reagent.models.huggingface import HuggingFaceModel
 
 
-def test_every_row_is_a_distribution_and_costs_no_pass(tiny_model: LocalModel) -> None:
+def test_every_row_is_a_distribution_and_costs_no_pass(tiny_model: HuggingFaceModel) -> None:
     asked = question(tiny_model, "The river runs through")
     before = tiny_model.meter.forward_passes
     found = asked.answer(RandomScores())
@@ -37,7 +37,7 @@ def test_no_position_is_preferred() -> None:
 
 
 def test_protected_units_score_nothing() -> None:
-    model = LocalModel(tiny.network_of("opt"), tiny.tokenizer_of("opt"))
+    model = HuggingFaceModel(tiny.network_of("opt"), tiny.tokenizer_of("opt"))
     for row in question(model, "The river").answer(RandomScores()).scores:
         assert row[0] == 0
         assert row[1:].min() > 0

@@ -8,15 +8,15 @@ import pytest
 
 from methods.planted import WORDS, additive, both_needed
 from reagent import explain
+from reagent.case import Floats, Ids
 from reagent.errors import InputError
 from reagent.explanation import Explanation
-from reagent.methods.dealing import Dealer, deal
+from reagent.methods.base import Progress
 from reagent.methods.effects import Effects
-from reagent.methods.protocol import Progress
-from reagent.methods.reagent_fast import Fast, settled
-from reagent.models.case import Floats, Ids
-from reagent.models.local import LocalModel
-from reagent.models.scripted import ScriptedModel
+from reagent.methods.reagent_fast import ReagentFast, settled
+from reagent.models.huggingface import HuggingFaceModel
+from reagent.sampling import BalancedSampler, sample_balanced
+from reagent.testing.scripted import ScriptedModel
 
 PROMPT = " ".join(f"w{i % 12 + 1}" for i in range(24))
 
@@ -113,7 +113,7 @@ def test_only_what_was_asked_about_decides_when_to_stop(asked: dict[str, Any]) -
     assert explain(model, PROMPT, target=" w5 w0 w0", replacer="random").cost.probes == 256
 
 
-def test_exactly_so_many_probes_whatever_the_number_of_targets(tiny_model: LocalModel) -> None:
+def test_exactly_so_many_probes_whatever_the_number_of_targets(tiny_model: HuggingFaceModel) -> None:
     for tokens in (1, 5):
         why = explain(tiny_model, "The river runs through the old town", max_new_tokens=tokens, probes=40)
         assert why.cost.probes == 40
@@ -134,7 +134,7 @@ def test_it_stops_when_the_top_is_settled_and_not_before() -> None:
     assert "still open" in open_end.warnings[0]
 
 
-def test_every_row_is_a_distribution_over_what_stands_before(tiny_model: LocalModel) -> None:
+def test_every_row_is_a_distribution_over_what_stands_before(tiny_model: HuggingFaceModel) -> None:
     why = explain(tiny_model, "The river runs", max_new_tokens=3, probes=24)
     assert why.effects is not None
     assert why.stderr is not None
@@ -186,7 +186,7 @@ def test_progress_hands_out_explanations_that_get_surer() -> None:
 
 @pytest.mark.parametrize(("size", "hand"), [(1, 1), (7, 1), (29, 3), (10, 10), (12, 5)])
 def test_every_position_is_dealt_once_per_deck(size: int, hand: int) -> None:
-    replaced, uniform = deal(size, hand, 60, 4, np.random.default_rng(0))
+    replaced, uniform = sample_balanced(size, hand, 60, 4, np.random.default_rng(0))
     hands = -(-size // hand)
     assert replaced.sum(1).max() <= hand
     assert replaced.sum(1).min() >= 1
@@ -200,16 +200,16 @@ def test_every_position_is_dealt_once_per_deck(size: int, hand: int) -> None:
 
 
 def test_fewer_probes_are_the_first_of_more() -> None:
-    few, many = (deal(29, 3, n, 10, np.random.default_rng(5)) for n in (64, 256))
+    few, many = (sample_balanced(29, 3, n, 10, np.random.default_rng(5)) for n in (64, 256))
     np.testing.assert_array_equal(few[0], many[0][:64])
     np.testing.assert_array_equal(few[1], many[1][:64])
 
 
 def test_hands_are_as_small_as_the_number_of_probes_allows() -> None:
     """So that each token is replaced about six times by all probes together."""
-    assert [Fast(probes=n).hand(40) for n in (16, 32, 64, 128, 256)] == [4, 4, 4, 2, 1]
-    assert [Fast().hand(n) for n in (1, 28, 100, 1000)] == [1, 1, 2, 23]
-    assert Fast(probes=256, ratio=0.3).hand(40) == 12
+    assert [ReagentFast(probes=n).hand(40) for n in (16, 32, 64, 128, 256)] == [4, 4, 4, 2, 1]
+    assert [ReagentFast().hand(n) for n in (1, 28, 100, 1000)] == [1, 1, 2, 23]
+    assert ReagentFast(probes=256, ratio=0.3).hand(40) == 12
     shared = explain(additive(planted_costs()), PROMPT, target=" w0", replacer="random", probes=120)
     assert shared.method["ratio"] == 0.05
 
@@ -253,8 +253,8 @@ def test_it_ends_where_all_candidates_of_all_tokens_were_tried() -> None:
 
 
 def test_turns_end_where_all_candidates_were_used() -> None:
-    dealer = Dealer(2, 1, 3, np.random.default_rng(0))
-    replaced, uniform = dealer.where_open(6, np.array([1.0, 0.01]), enough=np.full(2, 3))
+    dealer = BalancedSampler(2, 1, 3, np.random.default_rng(0))
+    replaced, uniform = dealer.next_uncertain(6, np.array([1.0, 0.01]), enough=np.full(2, 3))
     np.testing.assert_array_equal(replaced.sum(0), 3)
     np.testing.assert_array_equal(np.sort((uniform[replaced[:, 0], 0] * 3).astype(int)), [0, 1, 2])
 

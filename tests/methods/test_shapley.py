@@ -9,9 +9,9 @@ import tiny
 from methods.planted import WORDS, additive, both_needed
 from methods.running import Question, question
 from reagent.errors import InputError
-from reagent.methods.protocol import Attribution, Progress
+from reagent.methods.base import Attribution, Progress
 from reagent.methods.shapley import Shapley
-from reagent.models.local import LocalModel
+from reagent.models.huggingface import HuggingFaceModel
 
 PROMPT = "w1 w2 w3 w4 w5"
 TEXT = "The river runs through the old town"
@@ -25,10 +25,10 @@ def total_effect(asked: Question, method: Shapley, monkeypatch: pytest.MonkeyPat
         patch.setattr(asked.model, "score", lambda s, *rest: (seen.append(s), original(s, *rest))[1])
         asked.answer(method)
     texts = np.concatenate(seen)
-    replaceable = asked.proposals.replaceable[asked.case.unit_of][: asked.case.begins[-2]]
+    replaceable = asked.proposals.replaceable[asked.case.unit_of][: asked.case.unit_starts[-2]]
     everything = (texts != asked.case.ids)[:, : len(replaceable)][:, replaceable].all(1)
     assert everything.sum() == method.permutations / 2
-    return asked.case.values - asked.case.answers(asked.model, texts[everything]).value.mean(0)
+    return asked.case.values - asked.case.score_outputs(asked.model, texts[everything]).value.mean(0)
 
 
 def test_values_are_exact_where_effects_add_up() -> None:
@@ -53,7 +53,7 @@ def test_values_come_near_the_mean_cost_of_replacements_that_differ() -> None:
 
 @pytest.mark.parametrize("kind", ["tokens", "words", "phrase", "contrast"])
 def test_values_add_up_to_what_replacing_everything_costs(
-    tiny_model: LocalModel, kind: str, monkeypatch: pytest.MonkeyPatch
+    tiny_model: HuggingFaceModel, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokens = len(question(tiny_model, TEXT).case.input)
     asked = {
@@ -72,11 +72,11 @@ def test_many_walks_give_the_values_of_the_definition() -> None:
     # One proposal each: the game is fixed, and its Shapley values are the mean over all 24 orders.
     asked = question(both_needed({0: 1, 2: 3}), "w1 w2 w3 w4", " w0", candidates=1)
     free = np.arange(4)
-    columns = asked.proposals.columns(np.zeros((1, 4)), free)
+    columns = asked.proposals.choose(np.zeros((1, 4)), free)
 
     def value(replaced: list[int]) -> float:
         marks = np.isin(free, replaced)[None]
-        return asked.case.answers(asked.model, asked.proposals.sequences(marks, columns, free)).value[0, 0]
+        return asked.case.score_outputs(asked.model, asked.proposals.apply(marks, columns, free)).value[0, 0]
 
     exact = np.zeros(4)
     for order in permutations(range(4)):
@@ -97,7 +97,7 @@ def test_walking_back_cancels_noise() -> None:
 
 
 def test_protected_tokens_stay_and_score_nothing() -> None:
-    model = LocalModel(tiny.network_of("opt"), tiny.tokenizer_of("opt"))
+    model = HuggingFaceModel(tiny.network_of("opt"), tiny.tokenizer_of("opt"))
     found = question(model, TEXT).answer(Shapley(2))
     assert [row[0] for row in found.scores] == [0, 0, 0]
     assert [row[0] for row in found.effects] == [0, 0, 0]
@@ -109,8 +109,8 @@ def test_one_position_scores_one() -> None:
     assert found.probes == 2
 
 
-def test_batches_do_not_matter_and_seeds_do(tiny_model: LocalModel) -> None:
-    cut = LocalModel(tiny_model.network, tiny_model.tokenizer, tokens_at_once=30)
+def test_batches_do_not_matter_and_seeds_do(tiny_model: HuggingFaceModel) -> None:
+    cut = HuggingFaceModel(tiny_model.network, tiny_model.tokenizer, tokens_at_once=30)
     a, again, b = (question(model, TEXT).answer(Shapley(4)) for model in (tiny_model, tiny_model, cut))
     for row, same, other in zip(a.effects, again.effects, b.effects, strict=True):
         np.testing.assert_array_equal(row, same)
@@ -118,7 +118,7 @@ def test_batches_do_not_matter_and_seeds_do(tiny_model: LocalModel) -> None:
     assert not np.allclose(a.effects[0], question(tiny_model, TEXT).answer(Shapley(4), seed=1).effects[0])
 
 
-def test_progress_hands_out_what_is_known(tiny_model: LocalModel) -> None:
+def test_progress_hands_out_what_is_known(tiny_model: HuggingFaceModel) -> None:
     told: list[Progress] = []
     found = question(tiny_model, TEXT).answer(Shapley(8), report=told.append)
     assert told[-1].done == told[-1].total == found.probes

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from reagent.case import Floats, Ids
 from reagent.explanation import Cost, Explanation
-from reagent.models.case import Floats, Ids
-from reagent.models.protocol import Singles
-from reagent.models.scripted import ScriptedModel
+from reagent.models.base import Singles
+from reagent.testing.scripted import ScriptedModel
 
 WORDS = [f"w{i}" for i in range(60)]
 STRENGTHS = (0.2, 1.6, 0.5, 1.1, 0.8, 0.1, 1.3, 0.05)

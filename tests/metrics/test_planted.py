@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from metrics.planted import PROMPT, STRENGTHS, Planted, explanation
-from reagent.evaluating import Settings, evaluate, evaluate_together
+from reagent.api.evaluate import EvaluationConfig, evaluate, evaluate_together
 from reagent.metrics.rationale import Annotation
 
 # Every metric that sees a ranking, and how large a step one draw may take against the truth.
@@ -42,7 +42,7 @@ def evaluations():
     reverse[np.argsort(true)] = np.sort(true)[::-1]
     orders = [true, reverse, *(rng.permutation(true) for _ in range(12))]
     explanations = [explanation(model, order.tolist(), effects=order.tolist()) for order in orders]
-    settings = Settings(annotation=marked(), draws=32, rationale=2, replacer="random")
+    settings = EvaluationConfig(annotation=marked(), draws=32, rationale=2, replacer="random")
     return evaluate_together(model, explanations, settings)
 
 
@@ -89,7 +89,7 @@ def test_negative_effects_order_what_has_no_score() -> None:
     scores = [max(0.0, s - 0.9) for s in STRENGTHS]
     plain = explanation(model, scores)
     ordered = explanation(model, scores, effects=[s - 0.9 for s in STRENGTHS])
-    settings = Settings(metrics=["comprehensiveness"], draws=64, replacer="random")
+    settings = EvaluationConfig(metrics=["comprehensiveness"], draws=64, replacer="random")
     a, b = (e.result("comprehensiveness", "nats").curve for e in evaluate_together(model, [plain, ordered], settings))
     assert a[0].value == b[0].value  # the strongest is known either way
     assert b[-1].value > a[-1].value  # at half of the words, three of them have no score

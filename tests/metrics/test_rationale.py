@@ -6,8 +6,8 @@ from math import comb
 import pytest
 
 from metrics.planted import PROMPT, STRENGTHS, Planted, explanation
+from reagent.api.evaluate import evaluate
 from reagent.errors import InputError
-from reagent.evaluating import evaluate
 from reagent.explanation import Token
 from reagent.metrics.rationale import Annotation, touching
 

@@ -6,13 +6,13 @@ import pytest
 import reagent
 from methods.planted import WORDS, additive
 from metrics.planted import STRENGTHS, Planted, explanation
-from reagent.evaluating import Settings, evaluate, evaluate_together
-from reagent.metrics.averages import Draws
+from reagent.api.evaluate import EvaluationConfig, evaluate, evaluate_together
+from reagent.metrics.context import subject
 from reagent.metrics.lds import correlation, lds
+from reagent.metrics.monte_carlo import Draws
 from reagent.metrics.replacement import replacement
-from reagent.metrics.subject import subject
-from reagent.models.scripted import ScriptedModel
-from reagent.replacers.proposals import nothing
+from reagent.replacers.base import no_proposals
+from reagent.testing.scripted import ScriptedModel
 
 REPLACED = ["comprehensiveness", "sufficiency"]
 COSTS = (0.5, 0.0, 2.0, 0.3, 1.0, 0.1, 0.7, 0.2, 0.0, 0.4)
@@ -105,7 +105,7 @@ def test_protected_words_are_never_replaced() -> None:
 def test_where_nothing_can_be_replaced_there_is_a_result_and_a_flag() -> None:
     model = black_box()
     about = subject(model, [of_costs(model)], None, 5, 0)
-    table = nothing(about.case)
+    table = no_proposals(about.case)
     for result in (*replacement(model, None, about, table, draws=Draws(4))[0], *lds(model, about, table)[0]):
         assert (result.value, result.stderr, result.random) == (0, 0, 0)
         assert result.flags == ("nothing_to_replace",)
@@ -115,7 +115,7 @@ def test_explanations_share_the_draws() -> None:
     """Two explanations with the same ranking get the same number, not the same up to noise."""
     model = Planted()
     one, two = explanation(model, STRENGTHS), explanation(model, (np.array(STRENGTHS) ** 3).tolist())
-    settings = Settings(metrics=REPLACED, draws=4, replacer="random")
+    settings = EvaluationConfig(metrics=REPLACED, draws=4, replacer="random")
     a, b = evaluate_together(model, [one, two], settings)
     assert [r.value for r in a.results] == [r.value for r in b.results]
     (alone,) = evaluate_together(model, [two], settings)
@@ -142,7 +142,7 @@ def test_lds_of_a_wrong_order_is_lower_and_of_none_is_flagged() -> None:
     model = black_box()
     right, wrong = of_costs(model), of_costs(model, np.random.default_rng(2).permutation(10))
     flat = explanation(model, [1.0] * 10, prompt=PROMPT)
-    settings = Settings(metrics=["lds"], replacer="random")
+    settings = EvaluationConfig(metrics=["lds"], replacer="random")
     best, worse, none = (e.result("lds") for e in evaluate_together(model, [right, wrong, flat], settings))
     assert best.value == pytest.approx(1, abs=1e-6)
     assert worse.value < 0.8

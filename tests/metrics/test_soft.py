@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from metrics.planted import STRENGTHS, Planted, explanation
-from reagent.evaluating import Settings, evaluate, evaluate_together
-from reagent.metrics.averages import Draws
+from reagent.api.evaluate import EvaluationConfig, evaluate, evaluate_together
+from reagent.metrics.context import subject
+from reagent.metrics.monte_carlo import Draws
 from reagent.metrics.soft import SOFT, select, soft
-from reagent.metrics.subject import subject
 
 N = len(STRENGTHS)
 
@@ -151,7 +151,7 @@ def test_extreme_scores_do_not_break_the_solution() -> None:
 def test_temperature_moves_soft_nc_and_not_pi_soft_nc() -> None:
     model = Planted()
     at = [explanation(model, softmax(np.array(STRENGTHS), t).tolist()) for t in (0.05, 0.3, 1.0, 10.0)]
-    settings = Settings(metrics=["soft_nc", "pi_soft_nc"], draws=16)
+    settings = EvaluationConfig(metrics=["soft_nc", "pi_soft_nc"], draws=16)
     found = evaluate_together(model, at, settings)
     moved = {name: np.ptp([e.result(name).value for e in found]) for name in ("soft_nc", "pi_soft_nc")}
     assert moved["soft_nc"] > 0.15
@@ -188,7 +188,7 @@ def test_numbers_depend_on_the_seed_and_not_on_how_batches_are_cut() -> None:
 def test_explanations_evaluated_together_get_what_they_get_alone() -> None:
     model, rng = Planted(), np.random.default_rng(0)
     several = [explanation(model, rng.permutation(STRENGTHS).tolist()) for _ in range(3)]
-    settings = Settings(metrics=SOFT, draws=6)
+    settings = EvaluationConfig(metrics=SOFT, draws=6)
     together = evaluate_together(model, several, settings)
     for why, found in zip(several, together, strict=True):
         (alone,) = evaluate_together(model, [why], settings)

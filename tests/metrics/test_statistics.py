@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from reagent.errors import InputError
-from reagent.metrics.records import Evaluation, Result
+from reagent.evaluation import Evaluation, Result
 from reagent.metrics.statistics import (
     adjust,
     against_random,

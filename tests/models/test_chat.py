@@ -10,7 +10,7 @@ import tiny
 from reagent import explain
 from reagent.errors import FileError, InputError
 from reagent.models.chat import check_messages, read_messages
-from reagent.models.local import LocalModel
+from reagent.models.huggingface import HuggingFaceModel
 
 TEMPLATE = (
     "{{ bos_token }}{% for m in messages %}{% if m.role not in ('system', 'user', 'assistant') %}"
@@ -23,10 +23,10 @@ ASKED = [
 ]
 
 
-def chatting(family: str = "gpt2", template: str | None = TEMPLATE) -> LocalModel:
+def chatting(family: str = "gpt2", template: str | None = TEMPLATE) -> HuggingFaceModel:
     tokenizer = copy.deepcopy(tiny.tokenizer_of(family))
     tokenizer.chat_template = template
-    return LocalModel(tiny.network_of(family), tokenizer, name="tiny")
+    return HuggingFaceModel(tiny.network_of(family), tokenizer, name="tiny")
 
 
 @pytest.mark.parametrize("family", ["gpt2", "opt"])

@@ -13,14 +13,14 @@ from reagent.models.distributions import (
     reads_embeddings,
     refusal,
 )
-from reagent.models.local import LocalModel
-from reagent.models.scripted import ScriptedModel
+from reagent.models.huggingface import HuggingFaceModel
+from reagent.testing.scripted import ScriptedModel
 
 TEXT = "The river runs through the old town, and the children play"
 
 
-def model_of(family: str, **limits: int) -> LocalModel:
-    return LocalModel(tiny.network_of(family), tiny.tokenizer_of(family), **limits)
+def model_of(family: str, **limits: int) -> HuggingFaceModel:
+    return HuggingFaceModel(tiny.network_of(family), tiny.tokenizer_of(family), **limits)
 
 
 @pytest.mark.parametrize("family", tiny.FAMILIES)

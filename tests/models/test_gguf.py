@@ -296,6 +296,6 @@ def test_a_file_that_is_no_model_gives_one_line(
 
 
 def test_importing_is_cheap() -> None:
-    script = "import sys, reagent.models.embedded; print(sorted({'torch', 'transformers', 'gguf'} & set(sys.modules)))"
+    script = "import sys, reagent.models.bundled; print(sorted({'torch', 'transformers', 'gguf'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

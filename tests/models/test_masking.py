@@ -6,9 +6,9 @@ import torch
 
 import tiny
 from methods.planted import both_needed
+from reagent.case import Ids
 from reagent.errors import CapabilityError
-from reagent.models.case import Ids
-from reagent.models.local import LocalModel
+from reagent.models.huggingface import HuggingFaceModel
 from reagent.models.masking import Masks, masking
 
 LENGTH = 12
@@ -17,15 +17,15 @@ POSITIONS = np.array([10, 11])
 
 
 @pytest.fixture(params=tiny.FAMILIES)
-def model(request: pytest.FixtureRequest) -> LocalModel:
-    return LocalModel(tiny.network_of(request.param), tiny.tokenizer_of(request.param), name=request.param)
+def model(request: pytest.FixtureRequest) -> HuggingFaceModel:
+    return HuggingFaceModel(tiny.network_of(request.param), tiny.tokenizer_of(request.param), name=request.param)
 
 
 def texts(rows: int = 3, seed: int = 0) -> Ids:
     return np.random.default_rng(seed).integers(5, 300, (rows, LENGTH))
 
 
-def test_nothing_masked_is_the_plain_question(model: LocalModel) -> None:
+def test_nothing_masked_is_the_plain_question(model: HuggingFaceModel) -> None:
     sequences, targets = texts(), np.array([7, 9])
     plain = model.score(sequences, POSITIONS, targets)
     before = model.meter.forward_passes
@@ -35,7 +35,7 @@ def test_nothing_masked_is_the_plain_question(model: LocalModel) -> None:
     np.testing.assert_array_equal(masked.rank, plain.rank)
 
 
-def test_what_is_masked_has_no_say(model: LocalModel) -> None:
+def test_what_is_masked_has_no_say(model: HuggingFaceModel) -> None:
     sequences = texts()
     others = np.where(KEEP, sequences, texts(seed=1))
     ask = masking(model, "this test").score_masked
@@ -47,7 +47,7 @@ def test_what_is_masked_has_no_say(model: LocalModel) -> None:
 
 # A window that slides counts what is masked: there, leaving it out is another question.
 @pytest.mark.parametrize("model", sorted(set(tiny.FAMILIES) - {"gemma3"}), indirect=True)
-def test_what_is_left_keeps_its_position(model: LocalModel) -> None:
+def test_what_is_left_keeps_its_position(model: HuggingFaceModel) -> None:
     sequences, left = texts(1), np.flatnonzero(KEEP)
     masked = masking(model, "this test").score_masked(sequences, KEEP[None], np.array([11]), np.array([7]))
     short = torch.from_numpy(sequences[:, left[left < 11]])
@@ -60,8 +60,8 @@ def test_what_is_left_keeps_its_position(model: LocalModel) -> None:
     assert masked.logprob[0, 0] != pytest.approx(float(moved), abs=1e-3)
 
 
-def test_batches_do_not_matter(model: LocalModel) -> None:
-    cut = LocalModel(model.network, model.tokenizer, tokens_at_once=13, logits_at_once=1)
+def test_batches_do_not_matter(model: HuggingFaceModel) -> None:
+    cut = HuggingFaceModel(model.network, model.tokenizer, tokens_at_once=13, logits_at_once=1)
     keep = np.tile(KEEP, (3, 1))
     keep[1] = True
     a, b = (masking(m, "x").score_masked(texts(), keep, POSITIONS, np.array([7, 9])) for m in (model, cut))
@@ -74,7 +74,7 @@ def test_a_model_that_cannot_is_named() -> None:
 
 
 def test_a_network_that_counts_by_the_mask_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = LocalModel(tiny.network_of("gpt2"), tiny.tokenizer_of("gpt2"), name="alibi")
+    model = HuggingFaceModel(tiny.network_of("gpt2"), tiny.tokenizer_of("gpt2"), name="alibi")
     assert isinstance(masking(model, "x"), Masks)
     monkeypatch.setattr(model.network.config, "alibi", True, raising=False)
     with pytest.raises(CapabilityError, match=r"'alibi' .* does not take position_ids"):

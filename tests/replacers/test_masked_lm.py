@@ -17,16 +17,16 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 import masked
 from masked import COUNTRIES, DOES, MOVES, NUMBERS, PEOPLE, ROOM, ROOMS, SENTENCE, SUBJECTS
+from reagent.case import Case
 from reagent.errors import CapabilityError, FileError, InputError
 from reagent.explanation import Token
-from reagent.models.case import Case
-from reagent.models.hub import at_hand
-from reagent.models.local import LocalModel
-from reagent.models.protocol import Meter, Model
-from reagent.models.scripted import ScriptedModel
+from reagent.models._transformers import is_local
+from reagent.models.base import Meter, Model
+from reagent.models.huggingface import HuggingFaceModel
 from reagent.replacers import Proposals, make_replacer, masked_lm, masked_network
 from reagent.replacers.masked_lm import MINIMUM, MaskedLMReplacer
 from reagent.replacers.masked_network import Fill
+from reagent.testing.scripted import ScriptedModel
 
 pytestmark = pytest.mark.xdist_group("masked_lm")  # train each masked LM once, not in every worker
 
@@ -49,7 +49,7 @@ def propose(folder: str, model: Model, case: Case, seed: int = 0, **options: Any
     return MaskedLMReplacer(folder, **options).propose(model, case, np.random.default_rng(seed))
 
 
-def words(model: LocalModel, case: Case, proposals: Proposals) -> dict[str, list[str]]:
+def words(model: HuggingFaceModel, case: Case, proposals: Proposals) -> dict[str, list[str]]:
     """Token's text → its proposals, spelled."""
     spelled = dict(zip(model.ordinary_ids.tolist(), model.ordinary_texts, strict=True))
     rows = zip(case.input + case.output, proposals.ids, proposals.weights, strict=True)
@@ -315,25 +315,25 @@ def test_a_model_in_the_hubs_cache_is_at_hand_without_network(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.model_info", lambda *_, **__: pytest.fail("asked the hub"))
     commit = "0123456789abcdef0123456789abcdef01234567"
-    assert not at_hand("acme/tiny-roberta")
-    assert not at_hand("no hub id/at all/")
+    assert not is_local("acme/tiny-roberta")
+    assert not is_local("no hub id/at all/")
     assert make_replacer("roberta", model="acme/tiny-roberta").info["revision"] is None
     stored = tmp_path / "models--acme--tiny-roberta"
     shutil.copytree(folders["roberta"], stored / "snapshots" / commit)
     (stored / "refs").mkdir()
     (stored / "refs" / "main").write_text(commit)
-    assert at_hand("acme/tiny-roberta")
-    assert at_hand("acme/tiny-roberta", commit)
-    assert not at_hand("acme/tiny-roberta", "v2")
+    assert is_local("acme/tiny-roberta")
+    assert is_local("acme/tiny-roberta", commit)
+    assert not is_local("acme/tiny-roberta", "v2")
     assert make_replacer("roberta", model="acme/tiny-roberta").info["revision"] == commit
     assert masked_network.load("acme/tiny-roberta").limit == ROOM
     (stored / "snapshots" / commit / "model.safetensors").unlink()
-    assert not at_hand("acme/tiny-roberta")
+    assert not is_local("acme/tiny-roberta")
 
 
 def test_folders_are_at_hand_if_they_are_whole(folder: str, tmp_path: Path) -> None:
-    assert at_hand(folder)
-    assert not at_hand(str(tmp_path))
+    assert is_local(folder)
+    assert not is_local(str(tmp_path))
     assert masked_network.load(folder).limit == ROOM
 
 

@@ -8,26 +8,26 @@ import pytest
 
 import tiny
 from reagent import explain, replacers
+from reagent.case import Case
 from reagent.errors import CapabilityError, InputError, UnknownNameError
-from reagent.models.case import Case
-from reagent.models.local import LocalModel
-from reagent.models.scripted import ScriptedModel
+from reagent.models.huggingface import HuggingFaceModel
 from reagent.replacers import automatic, make_replacer
-from reagent.replacers.proposals import Proposals
+from reagent.replacers.base import Proposals
+from reagent.testing.scripted import ScriptedModel
 
 
 @pytest.fixture(params=["gpt2", "gemma"])
-def model(request: pytest.FixtureRequest) -> LocalModel:
-    return LocalModel(tiny.network_of(request.param), tiny.tokenizer_of(request.param))
+def model(request: pytest.FixtureRequest) -> HuggingFaceModel:
+    return HuggingFaceModel(tiny.network_of(request.param), tiny.tokenizer_of(request.param))
 
 
 @pytest.fixture
-def case(model: LocalModel) -> Case:
+def case(model: HuggingFaceModel) -> Case:
     return model.case("My aunt moved to Japan", target=" to teach music")
 
 
 @pytest.mark.parametrize("name", ["self", "infill", "random"])
-def test_proposals_are_others_and_protected_positions_stay(name: str, model: LocalModel, case: Case) -> None:
+def test_proposals_are_others_and_protected_positions_stay(name: str, model: HuggingFaceModel, case: Case) -> None:
     proposals = make_replacer(name).propose(model, case, np.random.default_rng(0))
     used = proposals.weights > 0
     assert not (used & (proposals.ids == case.ids[:, None])).any()
@@ -38,11 +38,13 @@ def test_proposals_are_others_and_protected_positions_stay(name: str, model: Loc
     assert not set(drawn[:, ~case.protected].ravel()) & model.special_ids
 
 
-def test_it_is_known_which_candidates_were_drawn_from_more(model: LocalModel, case: Case) -> None:
+def test_it_is_known_which_candidates_were_drawn_from_more(model: HuggingFaceModel, case: Case) -> None:
     for name in ("self", "infill", "random"):
         table = make_replacer(name).propose(model, case, np.random.default_rng(0))
         drawn = np.array([name == "random" or i == 0 for i in range(len(case.ids))])
-        np.testing.assert_allclose(table.hidden, drawn * table.replaceable / np.maximum((table.weights > 0).sum(-1), 1))
+        np.testing.assert_allclose(
+            table.sampling_variance, drawn * table.replaceable / np.maximum((table.weights > 0).sum(-1), 1)
+        )
 
 
 def test_auto_is_roberta_where_it_is_at_hand_but_not_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,12 +55,12 @@ def test_auto_is_roberta_where_it_is_at_hand_but_not_over_http(monkeypatch: pyte
 
     here, remote = (kind(["a", "b"], lambda context: np.zeros((len(context), 2))) for kind in (ScriptedModel, Remote))
     assert automatic(here) == automatic(remote) == automatic() == "self"
-    monkeypatch.setattr(replacers, "at_hand", lambda _: True)
+    monkeypatch.setattr(replacers, "is_local", lambda _: True)
     assert (automatic(here), automatic(remote), automatic()) == ("roberta", "self", "roberta")
     assert explain(remote, "a b", target=" a").replacer["id"] == "self"
 
 
-def test_self_proposes_the_models_best_guesses(model: LocalModel, case: Case) -> None:
+def test_self_proposes_the_models_best_guesses(model: HuggingFaceModel, case: Case) -> None:
     proposals = make_replacer("self", candidates=3).propose(model, case, np.random.default_rng(0))
     best = model.predict(case.ids, 4).ids
     for i in range(1, len(case.ids)):
@@ -70,7 +72,7 @@ def test_self_proposes_the_models_best_guesses(model: LocalModel, case: Case) ->
     assert (len(first) > 0) != case.protected[0]
 
 
-def test_weighted_draws_follow_the_probabilities(model: LocalModel, case: Case) -> None:
+def test_weighted_draws_follow_the_probabilities(model: HuggingFaceModel, case: Case) -> None:
     proposals = make_replacer("self", candidates=4, weighted=True).propose(model, case, np.random.default_rng(0))
     drawn = proposals.draw(np.random.default_rng(1).random((20_000, len(case.ids))))
     i = len(case.ids) - 1
@@ -79,7 +81,7 @@ def test_weighted_draws_follow_the_probabilities(model: LocalModel, case: Case) 
         assert (drawn[:, i] == token).mean() == pytest.approx(weight, abs=0.02)
 
 
-def test_infill_is_bayes_over_the_candidates(model: LocalModel, case: Case) -> None:
+def test_infill_is_bayes_over_the_candidates(model: HuggingFaceModel, case: Case) -> None:
     wide = {"candidates": 12, "considered": 40, "window": 100, "weighted": True}
     proposals = make_replacer("infill", **wide).propose(model, case, np.random.default_rng(0))
     found = model.predict(case.ids, 40)
@@ -115,7 +117,7 @@ def test_infill_listens_to_the_right() -> None:
     assert proposals.ids[2].tolist() == [3], "w5 may follow w3 too"
 
 
-def test_random_is_uniform_over_the_vocabulary(model: LocalModel, case: Case) -> None:
+def test_random_is_uniform_over_the_vocabulary(model: HuggingFaceModel, case: Case) -> None:
     proposals = make_replacer("random", candidates=2000).propose(model, case, np.random.default_rng(0))
     values, counts = np.unique(proposals.ids[proposals.replaceable], return_counts=True)
     assert set(values) == set(model.ordinary_ids)
@@ -129,7 +131,7 @@ def test_draws_at_the_edges_stay_inside_the_table() -> None:
     assert table.draw(edges).tolist() == [[1, 6], [2, 6]]
 
 
-def test_draws_do_not_depend_on_how_they_are_cut(model: LocalModel, case: Case) -> None:
+def test_draws_do_not_depend_on_how_they_are_cut(model: HuggingFaceModel, case: Case) -> None:
     proposals = make_replacer("self").propose(model, case, np.random.default_rng(0))
     uniform = np.random.default_rng(1).random((10, len(case.ids)))
     np.testing.assert_array_equal(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reagent.explanation import Cost, Explanation, Level, Message, Token, WhatIf
-from reagent.units import paragraphs, sentences
+from reagent.segmentation import paragraphs, sentences
 
 PROMPT = (
     "My aunt moved to Japan to teach music. (Her old piano is still standing in our garage). "

@@ -63,7 +63,7 @@ def test_what_shares_a_name_is_told_apart() -> None:
     [
         (make("Hi there", " Tokyo, and"), "prompt"),
         (make(completion=" Kyoto, and"), "output"),
-        (THREE.by("sentence"), "units of the prompt"),
+        (THREE.aggregate("sentence"), "units of the prompt"),
         (replace(THREE, target={"kind": "contrast", "index": 0, "text": " Osaka"}), "question"),
     ],
 )

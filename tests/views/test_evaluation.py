@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from reagent.metrics.records import FLAGS, Evaluation, OfTarget, Result, Skipped
+from reagent.evaluation import FLAGS, Evaluation, Result, Skipped, TargetResult
 from reagent.views.evaluation import show
 from views.samples import HOSTILE
 
@@ -63,7 +63,7 @@ def test_what_was_skipped_is_said_once_for_each_reason() -> None:
 
 def test_flags_and_warnings_are_told() -> None:
     flagged = Result("pi_soft_nc", "hellinger", True, 0.5, 0.1, 0.4, 0.1, 8, 8, flags=("too_few_positive",))
-    targets = tuple(OfTarget(i, 0.5, 0.1, 0.4, 0.1, ("tied",) if i else ()) for i in range(3))
+    targets = tuple(TargetResult(i, 0.5, 0.1, 0.4, 0.1, ("tied",) if i else ()) for i in range(3))
     several = Result("pi_soft_ns", "hellinger", True, 0.5, 0.1, 0.4, 0.1, 8, 8, flags=("tied",), targets=targets)
     text = shown(replace(sample(), results=(flagged, several), warnings=("it was made on 'big'",)), width=300)
     assert f"! pi_soft_nc: {FLAGS['too_few_positive']}" in text

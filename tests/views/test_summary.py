@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from reagent.explanation import STOPPED, Explanation, Token
+from reagent.explanation import STOP_REASONS, Explanation, Token
 from reagent.views.summary import (
     IN_BRIEF,
     Line,
@@ -25,7 +25,7 @@ def plain(line: Line) -> str:
 
 
 def test_every_warning_has_a_form_for_many_tokens() -> None:
-    assert set(IN_BRIEF) == {reason for reason, text in STOPPED.items() if text}
+    assert set(IN_BRIEF) == {reason for reason, text in STOP_REASONS.items() if text}
 
 
 def test_places_are_those_that_the_errors_allow() -> None:

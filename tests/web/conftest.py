@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from reagent.web.jobs import Desk
-from reagent.web.settings import Limits
-from reagent.web.shelf import Shelf
+from reagent.web.config import Limits
+from reagent.web.jobs import JobQueue
+from reagent.web.storage import ExplanationStore
 from web.serving import Gate, Service, capitals, serving
 
 
@@ -26,9 +26,9 @@ def gate() -> Iterator[Gate]:
 
 
 @pytest.fixture
-def desk(gate: Gate, tmp_path: Path) -> Iterator[Desk]:
+def desk(gate: Gate, tmp_path: Path) -> Iterator[JobQueue]:
     """A desk with room for two, whose model waits at the gate."""
-    made = Desk(capitals(gate), Shelf(tmp_path), Limits(queue=2))
+    made = JobQueue(capitals(gate), ExplanationStore(tmp_path), Limits(queue=2))
     yield made
     gate.open()
     made.close()

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from starlette.testclient import TestClient
 
-from reagent.models.case import Floats, Ids
-from reagent.models.scripted import ScriptedModel
+from reagent.case import Floats, Ids
+from reagent.testing.scripted import ScriptedModel
 from reagent.web.app import create_app
-from reagent.web.jobs import Desk
-from reagent.web.settings import Access, Limits, Settings
+from reagent.web.config import Access, Limits, ServiceConfig
+from reagent.web.jobs import JobQueue
 
 HERE = "http://127.0.0.1:8765"
 WORDS = ["aunt", "lives", "in", "Japan", "France", "the", "capital", "Tokyo", "Paris"]
@@ -60,7 +60,7 @@ class Service:
 
     def __init__(self, client: TestClient) -> None:
         self.client = client
-        self.desk: Desk = client.app.state.desk  # type: ignore[attr-defined]
+        self.desk: JobQueue = client.app.state.desk  # type: ignore[attr-defined]
 
     def ask(self, **question: Any) -> str:
         answer = self.client.post("/api/jobs", json={"prompt": PROMPT, "max_new_tokens": 1} | question)
@@ -83,5 +83,5 @@ def wait_for(true: Callable[[], bool], seconds: float = 20.0) -> None:
 
 
 def serving(folder: Path, model: Any = None, limits: Limits | None = None, access: Access | None = None) -> Service:
-    settings = Settings(limits or Limits(), access or Access(), folder)
+    settings = ServiceConfig(limits or Limits(), access or Access(), folder)
     return Service(TestClient(create_app(model or capitals(), settings), HERE, raise_server_exceptions=False))

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from reagent.models.scripted import ScriptedModel
+from reagent.testing.scripted import ScriptedModel
 from reagent.web import jobs
-from reagent.web.events import events
-from reagent.web.jobs import Desk, Job, QueueFullError, State
-from reagent.web.settings import Limits
-from reagent.web.shelf import Shelf
+from reagent.web.config import Limits
+from reagent.web.jobs import Job, JobQueue, JobStatus, QueueFullError
+from reagent.web.sse import events
+from reagent.web.storage import ExplanationStore
 from web.serving import PROMPT, WORDS, Gate, Service, capitals, serving, wait_for
 
 CALL: dict[str, Any] = {"prompt": PROMPT, "max_new_tokens": 1}
@@ -28,7 +28,7 @@ def watched(job: Job) -> str:
     return asyncio.run(asyncio.wait_for(all_of_it(), 20))
 
 
-def held(desk: Desk, gate: Gate) -> Job:
+def held(desk: JobQueue, gate: Gate) -> Job:
     """A job that runs and waits at the gate."""
     gate.shut()
     job = desk.submit(CALL)
@@ -36,14 +36,14 @@ def held(desk: Desk, gate: Gate) -> Job:
     return job
 
 
-def test_one_runs_some_wait_and_the_rest_is_told_when_to_come_again(desk: Desk, gate: Gate) -> None:
+def test_one_runs_some_wait_and_the_rest_is_told_when_to_come_again(desk: JobQueue, gate: Gate) -> None:
     jobs = [held(desk, gate), desk.submit(CALL), desk.submit(CALL)]
     assert desk.counts() == (2, 1)
     with pytest.raises(QueueFullError) as full:
         desk.submit(CALL)
     assert 1 <= full.value.seconds <= 60
     gate.open()
-    wait_for(lambda: all(job.look.state is State.DONE for job in jobs))
+    wait_for(lambda: all(job.look.state is JobStatus.DONE for job in jobs))
     assert desk.counts() == (0, 0)
     assert [entry["id"] for entry in desk.history] == [job.name for job in reversed(jobs)]
 
@@ -60,10 +60,10 @@ def test_a_full_queue_is_429_with_retry_after(gate: Gate, tmp_path: Path) -> Non
     service.desk.close()
 
 
-def test_who_cancels_while_waiting_is_gone_at_once_and_makes_room(desk: Desk, gate: Gate) -> None:
+def test_who_cancels_while_waiting_is_gone_at_once_and_makes_room(desk: JobQueue, gate: Gate) -> None:
     running, first, second = held(desk, gate), desk.submit(CALL), desk.submit(CALL)
     desk.cancel(first)
-    assert first.look.state is State.CANCELLED
+    assert first.look.state is JobStatus.CANCELLED
     third = desk.submit(CALL)
     gate.open()
     wait_for(lambda: third.look.state.ended)
@@ -83,7 +83,7 @@ def test_a_job_that_runs_is_cancelled_at_its_next_step(gate: Gate, tmp_path: Pat
     service.desk.close()
 
 
-def test_events_tell_the_answer_before_the_first_picture_and_end_with_the_last(desk: Desk, gate: Gate) -> None:
+def test_events_tell_the_answer_before_the_first_picture_and_end_with_the_last(desk: JobQueue, gate: Gate) -> None:
     job = held(desk, gate)
 
     async def watch() -> list[str]:
@@ -104,14 +104,14 @@ def test_partial_pictures_come_and_get_surer(tmp_path: Path) -> None:
     looks = []
 
     class Told(Job):
-        def tell(self, look: jobs.Look) -> None:
+        def tell(self, look: jobs.JobState) -> None:
             looks.append(look)
             super().tell(look)
 
     job = Told("0" * 16, CALL | {"probes": 64, "replacer": "random"})
-    desk = Desk(capitals(), Shelf(tmp_path), Limits())
+    desk = JobQueue(capitals(), ExplanationStore(tmp_path), Limits())
     desk._answer(job, jobs.time.monotonic())
-    assert looks[-1].state is State.DONE
+    assert looks[-1].state is JobStatus.DONE
     assert looks[1].answer == " Tokyo"
     assert looks[1].view is None
     views = [look.view for look in looks if look.view is not None]
@@ -127,7 +127,7 @@ def test_who_comes_late_sees_the_latest_state_first(service: Service) -> None:
     assert names(late.text) == ["token", "progress", "done"]
 
 
-def test_a_watcher_who_leaves_is_forgotten(desk: Desk, gate: Gate) -> None:
+def test_a_watcher_who_leaves_is_forgotten(desk: JobQueue, gate: Gate) -> None:
     job = held(desk, gate)
 
     async def peek() -> None:
@@ -142,7 +142,7 @@ def test_a_watcher_who_leaves_is_forgotten(desk: Desk, gate: Gate) -> None:
     wait_for(lambda: job.look.state.ended)
 
 
-def test_silence_is_filled_with_comments(desk: Desk, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silence_is_filled_with_comments(desk: JobQueue, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "QUIET", 0.02)
     job = held(desk, gate)
 
@@ -158,7 +158,7 @@ def test_silence_is_filled_with_comments(desk: Desk, gate: Gate, monkeypatch: py
 
 
 def test_a_job_that_takes_too_long_fails_and_the_next_one_runs(gate: Gate, tmp_path: Path) -> None:
-    desk = Desk(capitals(gate), Shelf(tmp_path), Limits(seconds=1))
+    desk = JobQueue(capitals(gate), ExplanationStore(tmp_path), Limits(seconds=1))
     job = held(desk, gate)
     jobs.time.sleep(1.1)
     gate.open()
@@ -166,7 +166,7 @@ def test_a_job_that_takes_too_long_fails_and_the_next_one_runs(gate: Gate, tmp_p
     assert job.look.error is not None
     assert "more than 1 s" in job.look.error
     after = desk.submit(CALL)
-    wait_for(lambda: after.look.state is State.DONE)
+    wait_for(lambda: after.look.state is JobStatus.DONE)
     desk.close()
 
 
@@ -178,31 +178,31 @@ def test_a_model_that_breaks_ends_its_job_and_nothing_else(tmp_path: Path, capfd
             raise RuntimeError("secret-path and more")
         return capitals().logits(context)
 
-    desk = Desk(ScriptedModel(WORDS, logits), Shelf(tmp_path), Limits())
+    desk = JobQueue(ScriptedModel(WORDS, logits), ExplanationStore(tmp_path), Limits())
     first = desk.submit(CALL)
     wait_for(lambda: first.look.state.ended)
     assert first.look.error == "unexpected RuntimeError: see the terminal of the service"
     assert "secret-path" in capfd.readouterr().err
     broken = False
     second = desk.submit(CALL)
-    wait_for(lambda: second.look.state is State.DONE)
+    wait_for(lambda: second.look.state is JobStatus.DONE)
     desk.close()
 
 
 def test_a_full_disk_takes_the_link_and_not_the_answer(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "shelf"
-    desk = Desk(capitals(), Shelf(folder), Limits())
+    desk = JobQueue(capitals(), ExplanationStore(folder), Limits())
     folder.rmdir()
     job = desk.submit(CALL)
     wait_for(lambda: job.look.state.ended)
-    assert job.look.state is State.DONE
+    assert job.look.state is JobStatus.DONE
     assert "cannot write" in capfd.readouterr().err
     desk.close()
 
 
 def test_what_has_ended_is_forgotten_but_found_on_the_shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "REMEMBERED", 2)
-    desk = Desk(capitals(), Shelf(tmp_path), Limits())
+    desk = JobQueue(capitals(), ExplanationStore(tmp_path), Limits())
     made = []
     for _ in range(5):
         made.append(desk.submit(CALL))
@@ -211,12 +211,12 @@ def test_what_has_ended_is_forgotten_but_found_on_the_shelf(tmp_path: Path, monk
     assert made[0].name not in desk._jobs
     again = desk.find(made[0].name)
     assert again is not None
-    assert again.look.state is State.DONE
+    assert again.look.state is JobStatus.DONE
     assert again.look.view is not None
     desk.close()
 
 
-def test_closing_lets_everyone_go(desk: Desk, gate: Gate) -> None:
+def test_closing_lets_everyone_go(desk: JobQueue, gate: Gate) -> None:
     running, waiting = held(desk, gate), desk.submit(CALL)
     assert desk.close(seconds=0.05) is False  # a pass that is under way cannot be stopped
     assert names(watched(running))[-1] == names(watched(waiting))[-1] == "cancelled"
@@ -227,7 +227,7 @@ def test_closing_lets_everyone_go(desk: Desk, gate: Gate) -> None:
 
 
 def test_the_shelf_keeps_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reagent.web.shelf.KEPT", 2)
+    monkeypatch.setattr("reagent.web.storage.KEPT", 2)
     service = serving(tmp_path)
     made = [service.ask() for _ in range(4)]
     for name in made:

@@ -15,7 +15,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from reagent.cli import serving as command
+from reagent.cli import serve as command
 
 COMMAND = [sys.executable, "-m", "reagent", "serve"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from reagent.web import security
+from reagent.web.config import Access, Limits
 from reagent.web.security import Guard, allowed_host
-from reagent.web.settings import Access, Limits
 from web.serving import HERE, PROMPT, Service, serving
 
 TOKEN = "correct-horse-battery"

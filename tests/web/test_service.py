@@ -8,9 +8,9 @@ import jsonschema
 import pytest
 
 import reagent
-from reagent.models.local import LocalModel
+from reagent.models.huggingface import HuggingFaceModel
 from reagent.views.html import view_data
-from reagent.web.settings import Limits
+from reagent.web.config import Limits
 from web.serving import PROMPT, Service, capitals, serving
 
 SCHEMA = json.loads((Path(reagent.__file__).parent / "explanation.schema.json").read_text("utf-8"))
@@ -79,7 +79,7 @@ def test_what_is_asked_reaches_the_method(service: Service) -> None:
     assert exact["progress"] == {"done": 40, "total": 40}
 
 
-def test_options_are_what_this_model_can_do(service: Service, tiny_model: LocalModel, tmp_path: Path) -> None:
+def test_options_are_what_this_model_can_do(service: Service, tiny_model: HuggingFaceModel, tmp_path: Path) -> None:
     scripted = service.client.get("/api/options").json()
     methods = {method["id"]: method for method in scripted["methods"]}
     assert "attention" not in methods
@@ -137,7 +137,7 @@ def test_a_prompt_that_is_too_long_is_413(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", INJECTIONS)
-def test_text_stays_text(text: str, tiny_model: LocalModel, tmp_path: Path) -> None:
+def test_text_stays_text(text: str, tiny_model: HuggingFaceModel, tmp_path: Path) -> None:
     service = serving(tmp_path, tiny_model)
     name = service.ask(prompt=f"My aunt {text} moved", target=f" to {text}", method="random")
     job = service.ended(name)

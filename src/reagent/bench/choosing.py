@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from reagent.data import Dataset, keep_known
-from reagent.data.example import by_lot
-from reagent.errors import InputError, SilenceError
-from reagent.models.protocol import Model
+from reagent.data.base import by_lot
+from reagent.errors import EmptyGenerationError, InputError
+from reagent.models.base import Model
 
 
 def choose(dataset: Dataset, model: Model, size: int | None, seed: int) -> Dataset:
@@ -33,7 +33,7 @@ def keep_answered(dataset: Dataset, model: Model, size: int | None, seed: int) -
 def _is_silent(model: Model, prompt: str) -> bool:
     try:
         model.case(prompt, None, 1)
-    except SilenceError:
+    except EmptyGenerationError:
         return True
     except InputError:
         return False

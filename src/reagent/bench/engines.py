@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from reagent.bench.plan import Job, Source
 from reagent.bench.records import Known
 from reagent.bench.suite import Model
-from reagent.bench.work import Done, UnloadableError, Worker, cell_of, one_line
+from reagent.bench.worker import Done, ModelLoadError, Worker, cell_of, one_line
 from reagent.errors import InputError, ReagentError, UnknownNameError
 
 ENGINES = ("local", "ray")
@@ -97,7 +97,7 @@ class OnRay:
             return self._ray.get(promised)
         except self._ray.exceptions.RayTaskError as error:
             cause = getattr(error, "cause", None)
-            if isinstance(cause, ReagentError | UnloadableError):
+            if isinstance(cause, ReagentError | ModelLoadError):
                 raise cause from error
             raise
 

@@ -12,9 +12,9 @@ from itertools import islice
 from typing import Any
 
 from reagent.bench.records import Known, Place
-from reagent.bench.suite import Data, Entry, Model, Suite
+from reagent.bench.suite import Data, MethodConfig, Model, Suite
 from reagent.data import Dataset, Example, load_dataset, sample
-from reagent.data.example import by_lot
+from reagent.data.base import by_lot
 from reagent.errors import InputError, ReagentError
 from reagent.explanation import Explanation
 from reagent.replacers import make_replacer
@@ -26,7 +26,7 @@ SCHEMA = 1  # goes up when the same settings would give other numbers
 class Planned:
     """One cell to come."""
 
-    entry: Entry
+    entry: MethodConfig
     key: str
     explained: str
 
@@ -125,7 +125,7 @@ def _as_many(bundled: Dataset, size: int | None) -> Dataset:
 
 
 def wanted(suite: Suite, sources: Sequence[Source]) -> Callable[[Place], bool]:
-    """Tells whether a place belongs to the suite as it is now."""
+    """Streams whether a place belongs to the suite as it is now."""
     models = {model.id for model in suite.models}
     examples = {source.whole.id: set(source.possible()) for source in sources}
     labels = {source.whole.id: {entry.label for entry in suite.entries(source.data.id)} for source in sources}
@@ -166,7 +166,7 @@ def shard_of(jobs: Sequence[Job], shard: tuple[int, int]) -> list[Job]:
     return list(jobs[part - 1 :: parts])
 
 
-def _planned(job: Job, entry: Entry, revision: str, replacer: Mapping[str, Any]) -> Planned:
+def _planned(job: Job, entry: MethodConfig, revision: str, replacer: Mapping[str, Any]) -> Planned:
     if not job.info:
         return Planned(entry, "", "")
     explained = digest(

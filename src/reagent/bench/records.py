@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from reagent.evaluation import Evaluation
 from reagent.explanation import Explanation
-from reagent.metrics.records import Evaluation
 
 STATES = ("done", "failed")
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from reagent.bench import packing
+from reagent.bench import codec
 from reagent.bench.database import connect, decoded, guarded, lock
 from reagent.bench.records import Cell, Known, Place
 from reagent.errors import FileError
@@ -104,7 +104,7 @@ class Store:
             "WHERE explained = ? AND explanation IS NOT NULL LIMIT 1",
             [explained],
         )
-        return next((packing.unpack_explanation(text, own) for text, own in rows), None)
+        return next((codec.unpack_explanation(text, own) for text, own in rows), None)
 
     # --- writing ---
 
@@ -157,13 +157,13 @@ class Store:
     def _put(self, cell: Cell) -> None:
         text = own = evaluation = None
         if cell.explanation is not None:
-            shared, own = packing.pack_explanation(cell.explanation)
+            shared, own = codec.pack_explanation(cell.explanation)
             text = self._text(shared)
         if cell.evaluation is not None:
-            evaluation = packing.pack_evaluation(cell.evaluation)
+            evaluation = codec.pack_evaluation(cell.evaluation)
         values = (
             *cell.place, cell.key, cell.explained, cell.suite, cell.level, cell.group, cell.method,
-            packing.pack(dict(cell.options)), cell.status, cell.error, round(cell.seconds, 3),
+            codec.pack(dict(cell.options)), cell.status, cell.error, round(cell.seconds, 3),
             text, own, evaluation,
         )  # fmt: skip
         marks = ", ".join("?" * len(values))
@@ -200,9 +200,9 @@ def _cell(row: Sequence[Any], texts: Mapping[int, bytes]) -> Cell:
         model, dataset, example, label, seed, key, explained, suite, level, part, method, options, status, error,
         seconds, text, own, evaluation,
     ) = row  # fmt: skip
-    why = None if own is None else packing.unpack_explanation(texts[text], own)
-    found = None if evaluation is None or why is None else packing.unpack_evaluation(evaluation, why)
+    why = None if own is None else codec.unpack_explanation(texts[text], own)
+    found = None if evaluation is None or why is None else codec.unpack_evaluation(evaluation, why)
     return Cell(
-        key, suite, model, dataset, level, example, part, method, label, packing.unpack(options), seed, status, error,
+        key, suite, model, dataset, level, example, part, method, label, codec.unpack(options), seed, status, error,
         why, found, seconds, explained,
     )  # fmt: skip

@@ -11,12 +11,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
-from reagent.api import check_choices
+from reagent.api.evaluate import EvaluationConfig
+from reagent.api.explain import check_choices
 from reagent.errors import FileError, InputError, UnknownNameError
-from reagent.evaluating import Settings
 from reagent.methods import METHODS, make_method, replaces
-from reagent.options import check_whole, with_options
 from reagent.replacers import make_replacer
+from reagent.validation import check_integer, with_options
 
 KINDS = ("study", "replacers", "hyperparameters", "convergence", "prompts")
 _METRIC_OPTIONS = ("draws", "pi", "probes", "ratio", "rationale", "replacer", "replacer_options")
@@ -47,7 +47,7 @@ class Data:
 
 
 @dataclass(frozen=True)
-class Entry:
+class MethodConfig:
     """One method with everything set; `every` makes one entry for every so many steps up to the maximum."""
 
     method: str
@@ -85,15 +85,15 @@ class Suite:
     summary: str
     models: tuple[Model, ...]
     datasets: tuple[Data, ...]
-    methods: tuple[Entry, ...]
+    methods: tuple[MethodConfig, ...]
     metrics: tuple[str, ...]
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of the metrics, as in evaluating.Settings
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of the metrics, as in evaluating.EvaluationConfig
     seeds: tuple[int, ...] = (0,)
     sample_seed: int = 0
     needs: str = ""  # what to tell a person before it starts
     text: str = ""  # the TOML that it was read from
 
-    def entries(self, dataset: str) -> list[Entry]:
+    def entries(self, dataset: str) -> list[MethodConfig]:
         return [entry for entry in self.methods if not entry.datasets or dataset in entry.datasets]
 
 
@@ -139,7 +139,8 @@ def parse(text: str, name: str) -> Suite:
         _part(Data, f"a dataset of {owner}", {"id": d} if isinstance(d, str) else d) for d in _list(data, "datasets")
     ]
     entries = [
-        _part(Entry, f"a method of {owner}", {"method": m} if isinstance(m, str) else m) for m in _list(data, "methods")
+        _part(MethodConfig, f"a method of {owner}", {"method": m} if isinstance(m, str) else m)
+        for m in _list(data, "methods")
     ]
     metrics = data.pop("metrics", {})
     if not isinstance(metrics, Mapping):
@@ -177,11 +178,11 @@ def check(suite: Suite) -> None:
         if not getattr(suite, what):
             raise InputError(f"{owner} has no {what}: give at least one")
     for seed in (*suite.seeds, suite.sample_seed):
-        check_whole(owner, "seed", seed, 0, 2**31)
+        check_integer(owner, "seed", seed, 0, 2**31)
     for data in suite.datasets:
         for name in ("size", "max_new_tokens", "stride"):
             if getattr(data, name) is not None:
-                check_whole(f"{data.id!r} of {owner}", name, getattr(data, name), 1, 10**9)
+                check_integer(f"{data.id!r} of {owner}", name, getattr(data, name), 1, 10**9)
     for name, values in (
         ("label", [entry.label for entry in suite.methods]),
         ("model", [model.id for model in suite.models]),
@@ -197,10 +198,10 @@ def check(suite: Suite) -> None:
             raise UnknownNameError(f"setting of the metrics of {owner}", key, ["names", *_METRIC_OPTIONS])
     make_replacer(str(suite.settings.get("replacer", "auto")), **suite.settings.get("replacer_options", {}))
     if suite.metrics:
-        Settings(metrics=suite.metrics, **suite.settings)
+        EvaluationConfig(metrics=suite.metrics, **suite.settings)
 
 
-def _check_entry(entry: Entry, suite: Suite, owner: str) -> None:
+def _check_entry(entry: MethodConfig, suite: Suite, owner: str) -> None:
     try:
         replacing = replaces(entry.method, entry.preset, entry.options) if entry.method in METHODS else True
         check_choices(
@@ -214,24 +215,24 @@ def _check_entry(entry: Entry, suite: Suite, owner: str) -> None:
     if not isinstance(entry.sizes, Mapping):
         raise InputError(f"sizes of {entry.label!r} of {owner} must be a table, as {{ longra = 30 }}")
     for dataset, size in entry.sizes.items():
-        check_whole(f"{entry.label!r} of {owner}", f"sizes.{dataset}", size, 1)
+        check_integer(f"{entry.label!r} of {owner}", f"sizes.{dataset}", size, 1)
     known = [data.id for data in suite.datasets]
     for dataset in (*entry.datasets, *entry.sizes):
         if dataset not in known:
             raise UnknownNameError(f"dataset of {entry.label!r} of {owner}", dataset, known)
 
 
-def _named(entry: Entry) -> Entry:
+def _named(entry: MethodConfig) -> MethodConfig:
     """With a label: the given one, or the method and its preset."""
     usual = f"{entry.method} ({entry.preset})" if entry.preset else entry.method
     return entry if entry.label else replace(entry, label=usual)
 
 
-def _unrolled(entry: Entry) -> list[Entry]:
+def _unrolled(entry: MethodConfig) -> list[MethodConfig]:
     """One entry for every so many steps, each with the draws of the longest."""
     if entry.every is None:
         return [entry]
-    check_whole(f"{entry.label!r}", "every", entry.every, 1)
+    check_integer(f"{entry.label!r}", "every", entry.every, 1)
     most = int(entry.options.get("max_steps", 1000))
     return [
         replace(

@@ -4,7 +4,7 @@ app.py        the commands
 options.py    the options that several of them share
 question.py   from options to what is asked
 benching.py   measuring and explaining in bulk
-lists.py      commands that list what there is
+catalog.py    commands that list what there is
 progress.py   the bar on standard error
 rehearsing.py what an explanation would take
 serving.py    the page

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reagent._version import __version__
-from reagent.cli import lists
-from reagent.cli import options as o
-from reagent.cli.benching import bench_app
-from reagent.cli.comparing import compare
-from reagent.cli.evaluating import evaluate
-from reagent.cli.serving import serve
+from reagent.cli import arguments as o
+from reagent.cli.bench import bench_app
+from reagent.cli.catalog import datasets, methods, models_app, replacers
+from reagent.cli.compare import compare
+from reagent.cli.evaluate import evaluate
+from reagent.cli.serve import serve
 
 if TYPE_CHECKING:
     from reagent.explanation import Explanation
@@ -114,11 +114,11 @@ def explain(
 
     Example: reagent explain "My aunt moved to Japan. She rents a flat in the capital," --max-new-tokens 1
     """
-    from reagent.api import explain as explain_prompt
+    from reagent.api.explain import explain as explain_prompt
+    from reagent.cli.dry_run import announce, rehearse, requests_of
+    from reagent.cli.parsing import Question, check_outputs, given, load, replacing, serving
+    from reagent.cli.parsing import settings as parsed
     from reagent.cli.progress import progress_bar
-    from reagent.cli.question import Question, check_outputs, given, load, replacing, serving
-    from reagent.cli.question import settings as parsed
-    from reagent.cli.rehearsing import announce, rehearse, requests_of
 
     question = Question(
         prompt, file, target, max_new_tokens, unit, spans, marked, levels, span, contrast, chat, system, messages,
@@ -167,7 +167,7 @@ def show(
     quiet: Annotated[bool, typer.Option("--quiet", help="Only write the files asked for.")] = False,
 ) -> None:
     """Look at a saved explanation again."""
-    from reagent.cli.question import check_outputs
+    from reagent.cli.parsing import check_outputs
     from reagent.explanation_json import load
 
     check_outputs(None, html=html, png=png)
@@ -180,16 +180,16 @@ def show(
 app.command()(compare)
 app.command()(evaluate)
 app.command()(serve)
-app.command()(lists.methods)
-app.command()(lists.replacers)
-app.command()(lists.datasets)
-app.add_typer(lists.models_app, name="models")
+app.command()(methods)
+app.command()(replacers)
+app.command()(datasets)
+app.add_typer(models_app, name="models")
 app.add_typer(bench_app, name="bench")
 
 
 def _check(asked: dict[str, object], method: str, preset: str | None, options: dict[str, object]) -> None:
     """What is wrong with the words is said before a model is loaded."""
-    from reagent.api import check_choices
+    from reagent.api.explain import check_choices
 
     check_choices(
         **{key: asked[key] for key in ("unit", "spans", "levels", "replacer", "replacer_options", "what_if")},  # type: ignore[arg-type]

@@ -11,10 +11,10 @@ from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TextCo
 from rich.progress import Progress as Bar
 from rich.text import Text
 
-from reagent.methods.protocol import Progress, Report, silent
+from reagent.methods.base import Progress, ProgressCallback, no_progress
 
 if TYPE_CHECKING:
-    from reagent.bench.running import Tally
+    from reagent.bench.runner import RunProgress
 
 NOW_AND_THEN = 60.0  # seconds
 
@@ -43,10 +43,10 @@ def waiting(what: str, quiet: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def progress_bar(what: str, quiet: bool = False, note: Callable[[], str] | None = None) -> Iterator[Report]:
+def progress_bar(what: str, quiet: bool = False, note: Callable[[], str] | None = None) -> Iterator[ProgressCallback]:
     """A bar that a method's reports move; `note` is asked for what to say besides."""
     if quiet or not sys.stderr.isatty():
-        yield silent
+        yield no_progress
         return
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), _Left())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -60,7 +60,7 @@ def progress_bar(what: str, quiet: bool = False, note: Callable[[], str] | None 
 
 
 @contextmanager
-def tally_bar(what: str, quiet: bool = False) -> Iterator[Callable[["Tally"], None]]:
+def run_progress_bar(what: str, quiet: bool = False) -> Iterator[Callable[["RunProgress"], None]]:
     """A bar that the cells of a benchmark move; where there is no terminal, a line every minute."""
     if quiet:
         yield lambda _: None
@@ -68,7 +68,7 @@ def tally_bar(what: str, quiet: bool = False) -> Iterator[Callable[["Tally"], No
     if not sys.stderr.isatty():
         told = time.monotonic()
 
-        def say(tally: "Tally") -> None:
+        def say(tally: "RunProgress") -> None:
             nonlocal told
             if time.monotonic() - told >= NOW_AND_THEN:
                 told = time.monotonic()
@@ -80,13 +80,13 @@ def tally_bar(what: str, quiet: bool = False) -> Iterator[Callable[["Tally"], No
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
 
-        def look(tally: "Tally") -> None:
+        def look(tally: "RunProgress") -> None:
             bar.update(task, description=f"{what}: {_told(tally)}", completed=tally.worked, total=tally.work)
 
         yield look
 
 
-def _told(tally: "Tally") -> str:
+def _told(tally: "RunProgress") -> str:
     failed = f", {tally.failed} failed" if tally.failed else ""
     left = "" if tally.seconds_left is None else f", about {_clock(round(tally.seconds_left))} left"
     return f"{tally.done} of {tally.total} cells{failed}{left}"

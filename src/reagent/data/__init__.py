@@ -3,7 +3,7 @@
 longra.py     relations between words, with a distractor in between; the next word is the target
 tellmewhy.py  short stories, each with a question why
 wikibio.py    how biographies begin
-plain.py      a user's own prompts
+user_files.py      a user's own prompts
 example.py    Example and Dataset, and samples of them
 known.py      which examples a model knows
 rows.py       rows of files: JSONL, CSV, Parquet
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from reagent.data import longra, plain, tellmewhy, wikibio
-from reagent.data.example import Dataset, Example, sample
-from reagent.data.known import keep_known
+from reagent.data import longra, tellmewhy, user_files, wikibio
+from reagent.data.base import Dataset, Example, sample
+from reagent.data.filters import keep_known
 from reagent.errors import InputError, UnknownNameError
 
 
@@ -28,7 +28,7 @@ class Load(Protocol):
 
 
 @dataclass(frozen=True)
-class Entry:
+class DatasetInfo:
     """A data set as a person finds it in a list."""
 
     summary: str
@@ -38,10 +38,10 @@ class Entry:
     hub: str = ""  # the whole of it, for which what is bundled stands in: its hub id, size and licence
 
 
-DATASETS: Mapping[str, Entry] = {
-    "longra": Entry(longra.SUMMARY, longra.LICENCE, longra.SOURCE, longra.load),
-    "tellmewhy": Entry(tellmewhy.SUMMARY, tellmewhy.LICENCE, tellmewhy.SOURCE, tellmewhy.load, tellmewhy.HUB),
-    "wikibio": Entry(wikibio.SUMMARY, wikibio.LICENCE, wikibio.SOURCE, wikibio.load, wikibio.HUB),
+DATASETS: Mapping[str, DatasetInfo] = {
+    "longra": DatasetInfo(longra.SUMMARY, longra.LICENCE, longra.SOURCE, longra.load),
+    "tellmewhy": DatasetInfo(tellmewhy.SUMMARY, tellmewhy.LICENCE, tellmewhy.SOURCE, tellmewhy.load, tellmewhy.HUB),
+    "wikibio": DatasetInfo(wikibio.SUMMARY, wikibio.LICENCE, wikibio.SOURCE, wikibio.load, wikibio.HUB),
 }
 
 
@@ -55,11 +55,11 @@ def load_dataset(name_or_file: str, source: str | None = None) -> Dataset:
     """
     if name_or_file in DATASETS:
         return DATASETS[name_or_file].load(source)
-    if not plain.looks_like_file(name_or_file):
+    if not user_files.looks_like_file(name_or_file):
         raise UnknownNameError("data set", name_or_file, DATASETS, hint="; or give a file of prompts")
     if source is not None:
         raise InputError(f"{name_or_file!r} is a file already: give no other source, or one of {', '.join(DATASETS)}")
-    return plain.load(Path(name_or_file))
+    return user_files.load(Path(name_or_file))
 
 
-__all__ = ["DATASETS", "Dataset", "Entry", "Example", "keep_known", "load_dataset", "sample"]
+__all__ = ["DATASETS", "Dataset", "DatasetInfo", "Example", "keep_known", "load_dataset", "sample"]

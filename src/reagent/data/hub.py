@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reagent.data.rows import TABLES, Row, bundled, read_rows
+from reagent.data.readers import TABLES, Row, bundled, read_rows
 from reagent.errors import FetchError, FileError, InputError
-from reagent.models.hub import short
+from reagent.models._transformers import short
 
 # Where the hub keeps tables of data sets whose own files are a script, which `datasets` no longer runs.
 CONVERTED = "refs/convert/parquet"

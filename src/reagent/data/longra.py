@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from reagent.data.example import Dataset, Example, revision_of
-from reagent.data.plain import example_of
-from reagent.data.rows import TABLES, Row, bundled, examples_of, read_rows
+from reagent.data.base import Dataset, Example, revision_of
+from reagent.data.readers import TABLES, Row, bundled, examples_of, read_rows
+from reagent.data.user_files import example_of
 from reagent.errors import FileError
 
 SUMMARY = "a word, a distractor, and a sentence that leads to the related word"

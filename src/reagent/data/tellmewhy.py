@@ -1,8 +1,8 @@
 """TellMeWhy (Lal et al., 2021): a short story, and a question why somebody did something in it."""
 
-from reagent.data.example import Dataset, Example, revision_of
+from reagent.data.base import Dataset, Example, revision_of
 from reagent.data.hub import Home, rows_from
-from reagent.data.rows import Row, examples_of
+from reagent.data.readers import Row, examples_of
 
 SUMMARY = "short stories, each followed by a question why; the model answers"
 LICENCE = "Apache-2.0"

@@ -7,11 +7,11 @@ the paper prints. A file without that field may have `gpt3_text`, `wiki_bio_text
 import json
 from collections.abc import Sequence
 
-from reagent.data.example import Dataset, Example, revision_of
+from reagent.data.base import Dataset, Example, revision_of
 from reagent.data.hub import Home, rows_from
-from reagent.data.rows import Row, examples_of
+from reagent.data.readers import Row, examples_of
 from reagent.errors import FileError
-from reagent.units import sentences
+from reagent.segmentation import sentences
 
 SUMMARY = "the first two sentences of biographies; the model goes on"
 LICENCE = "Apache-2.0"

@@ -16,16 +16,16 @@ from typing import Any
 
 from reagent.errors import UnknownNameError
 from reagent.methods.attention import Attention
+from reagent.methods.base import Attribution, Method, Progress, ProgressCallback
 from reagent.methods.gradients import GradientShap, InputXGradient, IntegratedGradients
 from reagent.methods.greedy import Greedy
 from reagent.methods.lime import Lime
 from reagent.methods.occlusion import Occlusion
-from reagent.methods.protocol import Attribution, Method, Progress, Report
-from reagent.methods.random_scores import RandomScores
-from reagent.methods.reagent import Published
-from reagent.methods.reagent_fast import Fast
+from reagent.methods.random import RandomScores
+from reagent.methods.reagent_fast import ReagentFast
+from reagent.methods.reagent_paper import ReagentPaper
 from reagent.methods.shapley import Shapley
-from reagent.options import with_options
+from reagent.validation import with_options
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,17 @@ METHODS: dict[str, MethodEntry] = {
         "probabilities",
         "up to 256 for all targets together (fast); up to 6,000 for each target (paper)",
         {
-            "fast": (Fast(), "shared, dealt probes; effects in nats with standard errors; stops when settled"),
-            "paper": (Published(), "as published: replace 30 %, keep 30 % in the stopping test, 3 runs of 1,000 steps"),
-            "paper-recommended": (Published(ratio=0.1), "the paper's recommended ratio: replace 10 %"),
-            "paper-appendix": (Published(keep=5, max_steps=3000), "the paper's appendix: keep 5 tokens, 3,000 steps"),
-            "paper-replacement": (Published(max_steps=5000), "the paper's study of replacements: 5,000 steps"),
+            "fast": (ReagentFast(), "shared, dealt probes; effects in nats with standard errors; stops when settled"),
+            "paper": (
+                ReagentPaper(),
+                "as published: replace 30 %, keep 30 % in the stopping test, 3 runs of 1,000 steps",
+            ),
+            "paper-recommended": (ReagentPaper(ratio=0.1), "the paper's recommended ratio: replace 10 %"),
+            "paper-appendix": (
+                ReagentPaper(keep=5, max_steps=3000),
+                "the paper's appendix: keep 5 tokens, 3,000 steps",
+            ),
+            "paper-replacement": (ReagentPaper(max_steps=5000), "the paper's study of replacements: 5,000 steps"),
         },
     ),
     "input_x_gradient": MethodEntry(
@@ -169,4 +175,4 @@ def replaces(name: str, preset: str | None = None, options: Mapping[str, Any] | 
     return bool(getattr(method, "replaces", METHODS[name].replaces))
 
 
-__all__ = ["METHODS", "Attribution", "Method", "Progress", "Report", "make_method", "replaces"]
+__all__ = ["METHODS", "Attribution", "Method", "Progress", "ProgressCallback", "make_method", "replaces"]

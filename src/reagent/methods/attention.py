@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from reagent.case import Case, Floats
 from reagent.errors import UnknownNameError
-from reagent.methods.protocol import Attribution, Progress, Report, silent
-from reagent.methods.scores import share
-from reagent.models.case import Case, Floats
-from reagent.models.protocol import Attends, Model, Singles, lacking, require
-from reagent.replacers.proposals import Proposals
+from reagent.methods.base import Attribution, Progress, ProgressCallback, no_progress
+from reagent.methods.normalization import share
+from reagent.models.base import HasAttention, Model, Singles, lacking, require
+from reagent.replacers.base import Proposals
 
 SCORES = "attention over its sum, without protected units"
 
@@ -68,7 +68,7 @@ class Attention:
         return {**asdict(self), "scores": SCORES}
 
     def check(self, model: Model) -> None:
-        require(model, Attends, self._name)
+        require(model, HasAttention, self._name)
 
     def attribute(
         self,
@@ -76,14 +76,14 @@ class Attention:
         case: Case,
         proposals: Proposals,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
-        report: Report = silent,
+        report: ProgressCallback = no_progress,
     ) -> Attribution:
         """Explain all output units with one forward pass."""
         self.check(model)
-        assert isinstance(model, Attends)
+        assert isinstance(model, HasAttention)
         layers = model.attentions(case.ids[: int(case.positions.max())])  # the last target itself looks at nothing
         if layers is None:
-            raise lacking(model, Attends, self._name)
+            raise lacking(model, HasAttention, self._name)
         report(Progress(1, 1, "passes"))
         looks = LAYERS[self.layers](layers)
         effects = [_row(case, looks, t) for t in range(len(case.output))]
@@ -107,8 +107,8 @@ class Attention:
 def _row(case: Case, looks: Floats, t: int) -> Floats:
     """The attention that each unit before output unit `t` gets from the positions that predict it."""
     unit = len(case.input) + t
-    begin, end = case.begins[unit : unit + 2]
-    if case.rival is not None and case.rival.at == t:
+    begin, end = case.unit_starts[unit : unit + 2]
+    if case.contrast is not None and case.contrast.at == t:
         end = begin + 1
     row = looks[begin - 1 : end - 1, :begin].mean(0)
-    return np.asarray(np.add.reduceat(row, case.begins[:unit]))
+    return np.asarray(np.add.reduceat(row, case.unit_starts[:unit]))

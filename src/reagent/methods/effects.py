@@ -35,11 +35,11 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from reagent.models.case import Floats, Ids, Mask
+from reagent.case import Floats, Ids, Mask
 
 ROUNDS = 16  # of EM: fewer are too cautious, more sharpen the variances beyond what the probes can tell
 DEGREES = 1.0  # how much a token's variance leans on the usual one: as one observation
-DOUBT = 5.0  # how much the probes must say before near tokens are expected to matter more than far ones
+SLOPE_PRIOR = 5.0  # how much the probes must say before near tokens are expected to matter more than far ones
 FEWEST = 2  # degrees of freedom of a token that was hardly ever replaced: the prior knows the rest
 
 
@@ -56,23 +56,25 @@ class Design:
     replaced: Mask  # [probes, tokens]
     column: Ids  # [probes, tokens], read only where replaced
     weights: Floats  # [tokens, candidates], each row sums to 1
-    hidden: Floats  # [tokens], one over the number of candidates where they are a sample of more, otherwise 0
+    sampling_variance: (
+        Floats  # [tokens], one over the number of candidates where they are a sample of more, otherwise 0
+    )
 
     @classmethod
-    def empty(cls, weights: Floats, hidden: Floats) -> "Design":
+    def empty(cls, weights: Floats, sampling_variance: Floats) -> "Design":
         blank = np.zeros((0, len(weights)))
-        return cls(blank.astype(np.bool_), blank.astype(np.int64), weights, hidden)
+        return cls(blank.astype(np.bool_), blank.astype(np.int64), weights, sampling_variance)
 
-    def and_then(self, replaced: Mask, column: Ids) -> "Design":
+    def append(self, replaced: Mask, column: Ids) -> "Design":
         """With further probes."""
         return replace(
             self, replaced=np.concatenate([self.replaced, replaced]), column=np.concatenate([self.column, column])
         )
 
-    def first(self, probes: int, tokens: int) -> "Design":
+    def restrict(self, probes: int, tokens: int) -> "Design":
         """The first probes only, and the first tokens only: what one target can see."""
         seen = (self.replaced[:probes, :tokens], self.column[:probes, :tokens])
-        return Design(*seen, self.weights[:tokens], self.hidden[:tokens])
+        return Design(*seen, self.weights[:tokens], self.sampling_variance[:tokens])
 
 
 class _Variances(NamedTuple):
@@ -85,12 +87,12 @@ def estimate(design: Design, y: Floats) -> Effects:
     """Effects with standard errors."""
     found = _Occurrences.of(design)
     # The same posterior, computed where there is less of it: between probes or between effects.
-    solver = _BetweenProbes(found, y) if len(y) <= found.effects else _BetweenEffects(found, y)
+    solver = _DualSolver(found, y) if len(y) <= found.effects else _PrimalSolver(found, y)
     variances = _learn(found, solver, _guess(design, y))
     mean, known, robust = solver.posterior(variances)
     unseen = (design.weights**2).sum(1) - found.seen_weight**2 @ found.belongs
     still = np.maximum(known + unseen * variances.candidate, 0) + robust
-    error, turns = np.sqrt(still + design.hidden * variances.candidate), design.replaced.sum(0)
+    error, turns = np.sqrt(still + design.sampling_variance * variances.candidate), design.replaced.sum(0)
     lopsided = np.minimum(found.skewness(y) ** 2 / np.maximum(turns, 1), 1)
     return Effects(mean, error * stretch(np.maximum(turns - 1, FEWEST)) * (1 + lopsided), still)
 
@@ -111,7 +113,7 @@ def _guess(design: Design, y: Floats) -> _Variances:
     return _Variances(each, each, 0.2 * power)
 
 
-def _learn(found: "_Occurrences", solver: "_BetweenProbes | _BetweenEffects", now: _Variances) -> _Variances:
+def _learn(found: "_Occurrences", solver: "_DualSolver | _PrimalSolver", now: _Variances) -> _Variances:
     """The variances that explain the answers, by EM."""
     smallest = 1e-6 * float(np.mean(solver.y**2)) + 1e-12
     most = np.inf if found.together else smallest
@@ -121,19 +123,19 @@ def _learn(found: "_Occurrences", solver: "_BetweenProbes | _BetweenEffects", no
     for _ in range(ROUNDS):
         moments, unexplained = solver.moments(now)
         a, b = moments[:tokens], np.bincount(found.owner, moments[tokens:], minlength=tokens)
-        differ = (_usual(now.candidate, distance) + a * now.candidate.sum() / now.token.sum()) / 2
+        differ = (_pooled(now.candidate, distance) + a * now.candidate.sum() / now.token.sum()) / 2
         now = _Variances(
-            (DEGREES * _usual(now.token, distance) + a) / (DEGREES + 1),
+            (DEGREES * _pooled(now.token, distance) + a) / (DEGREES + 1),
             (DEGREES * differ + b) / (DEGREES + found.distinct),
             min(max(smallest, unexplained / len(solver.y)), most),
         )
     return now
 
 
-def _usual(variances: Floats, distance: Floats) -> Floats:
+def _pooled(variances: Floats, distance: Floats) -> Floats:
     """The variance of most tokens at each distance: a power of it, and the harmonic mean, which a few do not move."""
     variances = np.maximum(variances, 1e-300)
-    slope = distance @ np.log(variances) / (distance @ distance + DOUBT)
+    slope = distance @ np.log(variances) / (distance @ distance + SLOPE_PRIOR)
     shape = np.exp(slope * distance)
     return np.asarray(shape * np.mean(1 / shape) / np.mean(1 / variances))
 
@@ -204,7 +206,7 @@ class _Occurrences:
         return np.concatenate([v.token, v.candidate[self.owner]])
 
 
-class _BetweenProbes:
+class _DualSolver:
     """The posterior through the covariance of the answers, [probes, probes]: for few probes."""
 
     def __init__(self, found: _Occurrences, y: Floats) -> None:
@@ -255,7 +257,7 @@ class _BetweenProbes:
         return np.asarray(link)
 
 
-class _BetweenEffects:
+class _PrimalSolver:
     """The same through the precision of the effects, [effects, effects]: for many probes."""
 
     def __init__(self, found: _Occurrences, y: Floats) -> None:

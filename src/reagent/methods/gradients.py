@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from reagent.case import Case, Floats
 from reagent.errors import UnknownNameError
-from reagent.methods.protocol import Attribution, Progress, Report, silent
-from reagent.methods.scores import HOW, check_how
+from reagent.methods.base import Attribution, Progress, ProgressCallback, no_progress
+from reagent.methods.normalization import HOW, check_how
 from reagent.methods.slopes import Slopes, Text
-from reagent.models.case import Case, Floats
-from reagent.models.protocol import Differentiable, Model, require
-from reagent.options import check_range, check_whole
-from reagent.replacers.proposals import Proposals
+from reagent.models.base import Differentiable, Model, require
+from reagent.replacers.base import Proposals
+from reagent.validation import check_integer, check_range
 
 if TYPE_CHECKING:
     import torch
@@ -60,7 +60,7 @@ class InputXGradient:
         case: Case,
         proposals: Proposals,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
-        report: Report = silent,
+        report: ProgressCallback = no_progress,
     ) -> Attribution:
         """Explain all output units with one forward pass."""
         before = model.meter.forward_passes
@@ -68,7 +68,7 @@ class InputXGradient:
         from captum.attr import InputXGradient as Captum
 
         rows = np.zeros((text.targets, text.length))
-        for group in text.groups(case.asked, points=1):
+        for group in text.groups(case.explained_rows, points=1):
             captum = Slopes(text, group).of(Captum)
             for t in group:
                 # Captum warns when it has to ask for gradients itself.
@@ -111,8 +111,8 @@ class IntegratedGradients:
     def __post_init__(self) -> None:
         owner = _check("integrated_gradients", self.scores, self.batch)
         if self.steps is not None:
-            check_whole(owner, "steps", self.steps, 2)
-        check_whole(owner, "max_steps", self.max_steps, PIECE)
+            check_integer(owner, "steps", self.steps, 2)
+        check_integer(owner, "max_steps", self.max_steps, PIECE)
         check_range(owner, "tolerance", self.tolerance, 0, 1)
         if self.method not in RULES:
             raise UnknownNameError("method of quadrature", self.method, RULES)
@@ -130,7 +130,7 @@ class IntegratedGradients:
         case: Case,
         proposals: Proposals,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
-        report: Report = silent,
+        report: ProgressCallback = no_progress,
     ) -> Attribution:
         """Explain all output units along the same path."""
         before = model.meter.forward_passes
@@ -139,7 +139,7 @@ class IntegratedGradients:
         ended = ["fixed" if self.steps else "incomplete" if reached else "settled" for reached in found.reached]
         return text.attribution(found.rows, self.scores, found.steps, ended, model.meter.forward_passes - before)
 
-    def integrate(self, text: Text, report: Report = silent) -> Integral:
+    def integrate(self, text: Text, report: ProgressCallback = no_progress) -> Integral:
         """Effects of positions, and the completeness gap of each target."""
         count = text.targets
         found = Integral(np.zeros((count, text.length)), np.zeros(count), [0] * count, [1.0] * count)
@@ -231,7 +231,7 @@ class GradientShap:
 
     def __post_init__(self) -> None:
         owner = _check("gradient_shap", self.scores, self.batch)
-        check_whole(owner, "n_samples", self.n_samples, 1)
+        check_integer(owner, "n_samples", self.n_samples, 1)
         check_range(owner, "stdevs", self.stdevs, 0)
 
     @property
@@ -247,7 +247,7 @@ class GradientShap:
         case: Case,
         proposals: Proposals,  # noqa: ARG002
         rng: np.random.Generator,
-        report: Report = silent,
+        report: ProgressCallback = no_progress,
     ) -> Attribution:
         """Explain all output units with the same random points."""
         before = model.meter.forward_passes
@@ -301,7 +301,7 @@ def _check(method: str, scores: str, batch: int | None) -> str:
     owner = f"method {method!r}"
     check_how(scores)
     if batch is not None:
-        check_whole(owner, "batch", batch, 1)
+        check_integer(owner, "batch", batch, 1)
     return owner
 
 

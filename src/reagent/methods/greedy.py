@@ -24,14 +24,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from reagent.case import Case, Floats, Ids, Mask, OutputScores
 from reagent.errors import InputError, UnknownNameError
-from reagent.methods.protocol import Attribution, Progress, Report, silent
-from reagent.methods.rows import BLOCK, Reworded, dealt
-from reagent.models.case import Answers, Case, Floats, Ids, Mask
+from reagent.methods.base import Attribution, Progress, ProgressCallback, no_progress
+from reagent.methods.probing import BLOCK, Reworded, dealt
+from reagent.models.base import Model
 from reagent.models.masking import Masks, masking
-from reagent.models.protocol import Model
-from reagent.options import check_whole
-from reagent.replacers.proposals import Proposals
+from reagent.replacers.base import Proposals
+from reagent.validation import check_integer
 
 WAYS = ("replacement", "masking")
 TIE = 5  # decimals of a nat: of units that differ by less, the first is added
@@ -51,7 +51,7 @@ class Greedy:
         if self.by not in WAYS:
             raise UnknownNameError("way to take a unit away", self.by, WAYS)
         for name in ("draws", "top_k", "max_subsets"):
-            check_whole("method 'greedy'", name, getattr(self, name), 1)
+            check_integer("method 'greedy'", name, getattr(self, name), 1)
 
     @property
     def info(self) -> dict[str, Any]:
@@ -67,19 +67,24 @@ class Greedy:
             masking(model, "method 'greedy' by masking")
 
     def attribute(
-        self, model: Model, case: Case, proposals: Proposals, rng: np.random.Generator, report: Report = silent
+        self,
+        model: Model,
+        case: Case,
+        proposals: Proposals,
+        rng: np.random.Generator,
+        report: ProgressCallback = no_progress,
     ) -> Attribution:
         """Explain every output unit, one after another. `steps` is the length of each rationale."""
         masks = masking(model, "method 'greedy' by masking") if self.by == "masking" else None
         units = len(case.units)
-        columns = proposals.columns(dealt(self.draws, units, rng)) if masks is None else np.zeros((1, units), np.int64)
+        columns = proposals.choose(dealt(self.draws, units, rng)) if masks is None else np.zeros((1, units), np.int64)
         work = _Work(report, case, len(columns))
         found = []
         for t in range(len(case.output)):
-            if t not in case.asked:
+            if t not in case.explained_rows:
                 found.append(_unasked(case.protected[: len(case.input) + t]))
                 continue
-            sets = _Sets(model, case.alone(t), proposals, columns, masks, work)
+            sets = _Sets(model, case.for_target(t), proposals, columns, masks, work)
             found.append(self._rationale(sets))
             work.finish(t)
         return Attribution(
@@ -201,7 +206,7 @@ class _Sets:
     def whole(self) -> int:
         """The rank of the target with the whole context."""
         self.work.add(1, tests=1)
-        return int(self.case.answers(self.model, self.case.ids[None]).rank[0, 0])
+        return int(self.case.score_outputs(self.model, self.case.ids[None]).rank[0, 0])
 
     def ask(self, kept: Mask) -> tuple[Floats, Mask]:
         """Value of the target with the sets [batch, free units] in place, and whether it is predicted."""
@@ -218,19 +223,19 @@ class _Sets:
         values, predicted = zip(*(self.known[key] for key in keys), strict=True)
         return np.array(values), np.array(predicted)
 
-    def _replaced(self, kept: Mask) -> Answers:
+    def _replaced(self, kept: Mask) -> OutputScores:
         draws = len(self.columns)
         columns = np.tile(self.columns[:, self.free], (len(kept), 1))  # [batch · draws, free units]
-        sequences = self.proposals.sequences(~np.repeat(kept, draws, axis=0), columns, self.free)
-        return self.case.answers(self.model, sequences[:, : len(self.case.ids)])
+        sequences = self.proposals.apply(~np.repeat(kept, draws, axis=0), columns, self.free)
+        return self.case.score_outputs(self.model, sequences[:, : len(self.case.ids)])
 
-    def _masked(self, kept: Mask) -> Answers:
+    def _masked(self, kept: Mask) -> OutputScores:
         assert self.masks is not None
         visible = np.ones((len(kept), len(self.case.units)), dtype=np.bool_)
         visible[:, self.free] = kept
         keep, masks = visible[:, self.case.unit_of], self.masks  # [batch, length]
         looking_away = Reworded(self.model, lambda s, p, t: masks.score_masked(s, keep, p, t))
-        return self.case.answers(looking_away, np.tile(self.case.ids, (len(kept), 1)))
+        return self.case.score_outputs(looking_away, np.tile(self.case.ids, (len(kept), 1)))
 
     def rationale(self, order: _Order, relaxed: bool) -> _Rationale:
         """As scores: 1 over the place in the order, the unit that must stay last; as effects: the gains."""
@@ -248,11 +253,11 @@ class _Sets:
 class _Work:
     """Counts passes, and tells how many are left at most: n + … + 1 sets for a target that needs all its n units."""
 
-    def __init__(self, report: Report, case: Case, draws: int) -> None:
+    def __init__(self, report: ProgressCallback, case: Case, draws: int) -> None:
         self.report, self.done, self.tests = report, 0, 0
         sizes = np.arange(len(case.input), len(case.units))
         self.most = 1 + draws * (1 + sizes * (sizes + 1) // 2)  # of each target
-        self.most[[t for t in range(len(sizes)) if t not in case.asked]] = 0
+        self.most[[t for t in range(len(sizes)) if t not in case.explained_rows]] = 0
         self.total = int(self.most.sum())
 
     def add(self, passes: int, tests: int) -> None:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reagent.methods.protocol import Attribution, Report, silent
-from reagent.methods.rows import Probing, attribution, rows
-from reagent.methods.scores import check_how
-from reagent.models.case import Case, Floats, Mask
-from reagent.models.protocol import Model
-from reagent.options import check_range, check_whole
-from reagent.replacers.proposals import Proposals
+from reagent.case import Case, Floats, Mask
+from reagent.methods.base import Attribution, ProgressCallback, no_progress
+from reagent.methods.normalization import check_how
+from reagent.methods.probing import Probing, attribution, rows
+from reagent.models.base import Model
+from reagent.replacers.base import Proposals
+from reagent.validation import check_integer, check_range
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +38,7 @@ class Lime:
 
     def __post_init__(self) -> None:
         owner = "method 'lime'"
-        check_whole(owner, "samples", self.samples, 1)
+        check_integer(owner, "samples", self.samples, 1)
         check_range(owner, "ratio", self.ratio, 1e-9, 1)
         check_range(owner, "width", self.width, 1)  # narrower, and every sample weighs nothing
         check_range(owner, "alpha", self.alpha, 1e-9)
@@ -49,14 +49,19 @@ class Lime:
         return asdict(self)
 
     def attribute(
-        self, model: Model, case: Case, proposals: Proposals, rng: np.random.Generator, report: Report = silent
+        self,
+        model: Model,
+        case: Case,
+        proposals: Proposals,
+        rng: np.random.Generator,
+        report: ProgressCallback = no_progress,
     ) -> Attribution:
         """Explain all output units with the same samples."""
         probing = Probing(model, case, proposals, report, total=self.samples)
         free = probing.free
         choosing, drawing = rng.spawn(2)
         replaced = choosing.random((self.samples, len(free))) < self.ratio
-        costs = probing.costs(replaced, proposals.columns(drawing.random(replaced.shape), free))
+        costs = probing.costs(replaced, proposals.choose(drawing.random(replaced.shape), free))
         # The text itself is a sample too, as in LIME; it costs nothing and needs no pass.
         kept = np.concatenate([np.ones((1, len(free)), dtype=np.bool_), ~replaced])
         gains = -np.concatenate([np.zeros((1, costs.shape[1])), costs])

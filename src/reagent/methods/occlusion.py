@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from reagent.case import Case
 from reagent.errors import UnknownNameError
-from reagent.methods.protocol import Attribution, Report, silent
-from reagent.methods.rows import Probing, attribution, average, dealt, rows
-from reagent.methods.scores import check_how
-from reagent.models.case import Case
-from reagent.models.protocol import Model
-from reagent.options import check_whole
-from reagent.replacers.proposals import Proposals
+from reagent.methods.base import Attribution, ProgressCallback, no_progress
+from reagent.methods.normalization import check_how
+from reagent.methods.probing import Probing, attribution, average, dealt, rows
+from reagent.models.base import Model
+from reagent.replacers.base import Proposals
+from reagent.validation import check_integer
 
 WAYS = ("replacement", "deletion")
 
@@ -33,7 +33,7 @@ class Occlusion:
     def __post_init__(self) -> None:
         if self.by not in WAYS:
             raise UnknownNameError("way to leave a unit out", self.by, WAYS)
-        check_whole("method 'occlusion'", "draws", self.draws, 1)
+        check_integer("method 'occlusion'", "draws", self.draws, 1)
         check_how(self.scores)
 
     @property
@@ -46,7 +46,12 @@ class Occlusion:
         return self.by == "replacement"
 
     def attribute(
-        self, model: Model, case: Case, proposals: Proposals, rng: np.random.Generator, report: Report = silent
+        self,
+        model: Model,
+        case: Case,
+        proposals: Proposals,
+        rng: np.random.Generator,
+        report: ProgressCallback = no_progress,
     ) -> Attribution:
         """Explain all output units with the same passes: one for each unit, times `draws` for replacement."""
         probing = Probing(model, case, proposals, report)
@@ -55,7 +60,7 @@ class Occlusion:
     def _replaced(self, probing: Probing, rng: np.random.Generator) -> Attribution:
         case, free = probing.case, probing.free
         probing.total = self.draws * len(free)
-        columns = probing.proposals.columns(dealt(self.draws, len(free), rng), free)  # [draws, units]
+        columns = probing.proposals.choose(dealt(self.draws, len(free), rng), free)  # [draws, units]
         alone = np.eye(len(free), dtype=np.bool_)
         effects, errors = average(np.stack([probing.costs(alone, column) for column in columns]))
         stderr = None if errors is None else rows(case, free, errors)

@@ -19,17 +19,17 @@ from typing import Any
 
 import numpy as np
 
+from reagent.case import Case, Floats, Ids, Mask
 from reagent.errors import InputError, UnknownNameError
-from reagent.explanation import SURE
-from reagent.methods.dealing import Dealer
+from reagent.explanation import Z_95
+from reagent.methods.base import Attribution, Progress, ProgressCallback, no_progress
 from reagent.methods.effects import Design, Effects, estimate
-from reagent.methods.protocol import Attribution, Progress, Report, silent
-from reagent.methods.reagent import gain
-from reagent.methods.scores import HOW, share
-from reagent.models.case import Case, Floats, Ids, Mask
-from reagent.models.protocol import Model
-from reagent.options import check_range, check_whole
-from reagent.replacers.proposals import Proposals
+from reagent.methods.normalization import HOW, share
+from reagent.methods.reagent_paper import gain
+from reagent.models.base import Model
+from reagent.replacers.base import Proposals
+from reagent.sampling import BalancedSampler
+from reagent.validation import check_integer, check_range
 
 BLOCK, SMALLEST_BLOCK = 32, 16  # probes scored at once
 TURNS = 6  # how often each token is replaced by all probes together: more tokens at once than that takes are noise
@@ -42,7 +42,7 @@ NEGLIGIBLE = 0.1  # of the largest effect: a difference below it need not be set
 
 
 @dataclass(frozen=True)
-class Fast:
+class ReagentFast:
     """How many probes, and how they are dealt."""
 
     probes: int | None = None  # exactly so many; by default, until the top of every ranking is settled
@@ -58,7 +58,7 @@ class Fast:
             check_range(owner, "ratio", self.ratio, 1e-9, 1)
         for name in ("probes", "max_probes", "look", "top"):
             if getattr(self, name) is not None:
-                check_whole(owner, name, getattr(self, name), 1)
+                check_integer(owner, name, getattr(self, name), 1)
         if self.response not in RESPONSES:
             raise UnknownNameError("response", self.response, RESPONSES)
 
@@ -75,7 +75,7 @@ class Fast:
     def share_replaced(self) -> float:
         """How much of the tokens a probe replaces.
 
-        >>> [fast.share_replaced for fast in (Fast(probes=32), Fast(probes=120), Fast(ratio=0.3))]
+        >>> [fast.share_replaced for fast in (ReagentFast(probes=32), ReagentFast(probes=120), ReagentFast(ratio=0.3))]
         [0.1, 0.05, 0.3]
         """
         return min(LARGEST_HAND, TURNS / self.most) if self.ratio is None else self.ratio
@@ -86,31 +86,36 @@ class Fast:
         return max(1, least, round(self.share_replaced * tokens))
 
     def attribute(
-        self, model: Model, case: Case, proposals: Proposals, rng: np.random.Generator, report: Report = silent
+        self,
+        model: Model,
+        case: Case,
+        proposals: Proposals,
+        rng: np.random.Generator,
+        report: ProgressCallback = no_progress,
     ) -> Attribution:
         """Explain all output tokens with the same probes."""
         count = self.most
         free = np.flatnonzero(proposals.replaceable[:-1])  # the last target replaces nothing
-        enough = proposals.all_shown(MOST_STRATA)[free]
-        dealer = Dealer(len(free), self.hand(len(free)), proposals.strata(MOST_STRATA)[free], rng)
+        enough = proposals.exhausted_after(MOST_STRATA)[free]
+        dealer = BalancedSampler(len(free), self.hand(len(free)), proposals.strata(MOST_STRATA)[free], rng)
         one_by_one = self.ratio is None and dealer.deck == len(free)
         first = _whole_blocks(FIRST_TURNS * dealer.deck)
-        rows = _Rows(case, free, Design.empty(proposals.normalised[free], proposals.hidden[free]))
+        rows = _Rows(case, free, Design.empty(proposals.normalised[free], proposals.sampling_variance[free]))
         answers, effects = np.empty((0, len(case.output))), list[Effects]()
         for stop in self._stops(first):
             if one_by_one and len(answers) >= first:
-                replaced, uniform = dealer.where_open(stop - len(answers), rows.open(effects), enough)
+                replaced, uniform = dealer.next_uncertain(stop - len(answers), rows.open(effects), enough)
             else:
-                replaced, uniform = dealer.decks(stop - len(answers))
-            columns = proposals.columns(uniform, free)
-            rows = rows.and_then(replaced, columns)
-            for sequences in _blocks(proposals.sequences(replaced, columns, free)):
+                replaced, uniform = dealer.next_blocks(stop - len(answers))
+            columns = proposals.choose(uniform, free)
+            rows = rows.append(replaced, columns)
+            for sequences in _blocks(proposals.apply(replaced, columns, free)):
                 answers = np.concatenate([answers, self._respond(model, case, sequences)])
                 if len(answers) < stop:
                     report(Progress(len(answers), count, "probes"))
             effects = rows.effects(answers)
             found = self._attribution(rows, effects, stop, few=self.most == stop < FIRST_TURNS * dealer.deck)
-            clear = all(found.stopped[t] != "unsettled" for t in case.sought)
+            clear = all(found.stopped[t] != "unsettled" for t in case.required_rows)
             if not self.probes and stop >= first and (clear or (one_by_one and (dealer.turns >= enough).all())):
                 count = stop
             report(Progress(stop, count, "probes", partial=found))
@@ -118,7 +123,7 @@ class Fast:
                 break
         return found
 
-    def part(self, level: int, levels: int) -> "Fast":
+    def part(self, level: int, levels: int) -> "ReagentFast":
         """With its share of the probes, where several levels share them."""
         if self.probes and self.probes < levels:
             raise InputError(f"{levels} levels need at least {levels} probes, got {self.probes}")
@@ -134,7 +139,7 @@ class Fast:
 
         A look takes the longer the more there is to see, so looks at many probes are further apart.
 
-        >>> Fast()._stops(96), Fast(probes=600)._stops(400)
+        >>> ReagentFast()._stops(96), ReagentFast(probes=600)._stops(400)
         ([16, 32, 64, 96, 128, 160, 192, 224, 256], [16, 32, 64, 128, 256, 400, 450, 506, 569, 600])
         """
         stops, look = [count for count in GLANCES if count < min(first, self.most)], first
@@ -145,7 +150,7 @@ class Fast:
 
     def _respond(self, model: Model, case: Case, sequences: Ids) -> Floats:
         """What each probe cost each target; [probes, targets]."""
-        before, after = case.values[None], case.answers(model, sequences).value
+        before, after = case.values[None], case.score_outputs(model, sequences).value
         if self.response == "logprob":
             return np.asarray(before - after)
         return gain(case.probability(before) - case.probability(after))
@@ -177,18 +182,18 @@ class _Rows:
     free: Ids
     design: Design
 
-    def and_then(self, replaced: Mask, column: Ids) -> "_Rows":
+    def append(self, replaced: Mask, column: Ids) -> "_Rows":
         """With further probes."""
-        return replace(self, design=self.design.and_then(replaced, column))
+        return replace(self, design=self.design.append(replaced, column))
 
     def effects(self, answers: Floats) -> list[Effects]:
         """Of the tokens before each target, on that target."""
-        return [estimate(self.design.first(len(answers), self._before(t)), y) for t, y in enumerate(answers.T)]
+        return [estimate(self.design.restrict(len(answers), self._before(t)), y) for t, y in enumerate(answers.T)]
 
     def open(self, effects: list[Effects]) -> Floats:
         """How much probes can still tell of each token, [free]: variances over the squared largest effect, summed."""
         variance = np.zeros(len(self.free))
-        for found in (effects[t] for t in self.case.sought):
+        for found in (effects[t] for t in self.case.required_rows):
             largest = float(abs(found.mean).max(initial=0.0))
             variance[: len(found.mean)] += found.open / largest**2 if largest else 0.0
         return variance
@@ -208,7 +213,7 @@ def settled(effects: Effects, top: int) -> bool:
     order = np.argsort(-effects.mean, kind="stable")
     first, rest = order[:top], order[top:]
     gap = effects.mean[first][:, None] - effects.mean[rest]
-    error = SURE * np.hypot(effects.stderr[first][:, None], effects.stderr[rest])
+    error = Z_95 * np.hypot(effects.stderr[first][:, None], effects.stderr[rest])
     largest = max(0.0, float(effects.mean.max(initial=0.0)))
     return bool(((gap > error) | (gap + error < NEGLIGIBLE * largest)).all())
 

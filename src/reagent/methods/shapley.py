@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from reagent.case import Case, Floats, Ids
 from reagent.errors import InputError
-from reagent.methods.protocol import Attribution, Progress, Report, silent
-from reagent.methods.rows import Probing, attribution, average, dealt, rows
-from reagent.methods.scores import check_how
-from reagent.models.case import Case, Floats, Ids
-from reagent.models.protocol import Model
-from reagent.options import check_whole
-from reagent.replacers.proposals import Proposals
+from reagent.methods.base import Attribution, Progress, ProgressCallback, no_progress
+from reagent.methods.normalization import check_how
+from reagent.methods.probing import Probing, attribution, average, dealt, rows
+from reagent.models.base import Model
+from reagent.replacers.base import Proposals
+from reagent.validation import check_integer
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Shapley:
     scores: str = "positive"  # how effects become scores, see scores.py
 
     def __post_init__(self) -> None:
-        check_whole("method 'shapley'", "permutations", self.permutations, 2)
+        check_integer("method 'shapley'", "permutations", self.permutations, 2)
         if self.permutations % 2:
             raise InputError(
                 f"permutations of method 'shapley' must be even, since each is walked both ways: "
@@ -45,7 +45,12 @@ class Shapley:
         return asdict(self)
 
     def attribute(
-        self, model: Model, case: Case, proposals: Proposals, rng: np.random.Generator, report: Report = silent
+        self,
+        model: Model,
+        case: Case,
+        proposals: Proposals,
+        rng: np.random.Generator,
+        report: ProgressCallback = no_progress,
     ) -> Attribution:
         """Explain all output units with the same walks."""
         probing = Probing(model, case, proposals, report)
@@ -53,7 +58,7 @@ class Shapley:
         pairs = self.permutations // 2
         probing.total = pairs * (2 * len(free) - 1)
         ordering, drawing = rng.spawn(2)
-        columns = proposals.columns(dealt(pairs, len(free), drawing), free)  # [pairs, units]
+        columns = proposals.choose(dealt(pairs, len(free), drawing), free)  # [pairs, units]
         samples = np.empty((pairs, len(free), len(case.output)))
         for i, column in enumerate(columns):
             samples[i] = _both_ways(probing, ordering.permutation(len(free)), column)

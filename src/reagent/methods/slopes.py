@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
+from reagent.case import Case, Floats, Mask
 from reagent.errors import InputError
-from reagent.methods.protocol import Attribution
-from reagent.methods.scores import share
-from reagent.models.case import Case, Floats, Mask
-from reagent.models.protocol import Differentiable, Model, Singles, lacking, require
+from reagent.methods.base import Attribution
+from reagent.methods.normalization import share
+from reagent.models.base import Differentiable, Model, Singles, lacking, require
 
 if TYPE_CHECKING:
     import torch
@@ -88,8 +88,8 @@ class Text:
     def paths(self) -> list[list[int]]:
         """Targets of one token share all points. One of several tokens has its own, on which it is kept whole."""
         sizes = [len(unit.ids) for unit in self.case.output]
-        together = [t for t in self.case.asked if sizes[t] == 1]
-        return [group for group in (together, *([t] for t in self.case.asked if sizes[t] > 1)) if group]
+        together = [t for t in self.case.explained_rows if sizes[t] == 1]
+        return [group for group in (together, *([t] for t in self.case.explained_rows if sizes[t] > 1)) if group]
 
     def groups(self, targets: Sequence[int], points: int) -> list[list[int]]:
         """As many targets at once as there is room for the gradients at so many points."""
@@ -106,7 +106,7 @@ class Text:
 
     def by_unit(self, rows: Floats) -> Floats:
         """Sums over the tokens of each unit; [..., length] to [..., units]."""
-        read = self.case.begins[self.case.begins < self.length]
+        read = self.case.unit_starts[self.case.unit_starts < self.length]
         sums = np.zeros((*rows.shape[:-1], len(self.case.units)))  # of what is not read, 0
         sums[..., : len(read)] = np.add.reduceat(rows, read, axis=-1)
         return sums

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reagent.models.case import Floats
+from reagent.case import Floats
 
 
 def hellinger(log_p: npt.NDArray[Any], log_q: npt.NDArray[Any]) -> Floats:

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reagent.methods.dealing import deal
+from reagent.case import Floats, Ids, Mask
+from reagent.evaluation import Result, TargetResult
 from reagent.methods.reagent_fast import MOST_STRATA
-from reagent.metrics.averages import Advance, ignore, mean_and_error
-from reagent.metrics.records import OfTarget, Result
-from reagent.metrics.subject import Subject
-from reagent.models.case import Floats, Ids, Mask
-from reagent.models.protocol import Model
-from reagent.replacers.proposals import Proposals
+from reagent.metrics.context import EvaluationContext
+from reagent.metrics.monte_carlo import Advance, ignore, mean_and_error
+from reagent.models.base import Model
+from reagent.replacers.base import Proposals
+from reagent.sampling import sample_balanced
 
 PROBES = 128
 RATIO = 0.1
@@ -30,7 +30,7 @@ FLAT = 1e-12  # of the largest: a smaller spread is rounding
 
 def lds(
     model: Model,
-    subject: Subject,
+    subject: EvaluationContext,
     table: Proposals,
     probes: int = PROBES,
     ratio: float = RATIO,
@@ -41,11 +41,11 @@ def lds(
     if not len(free):
         return [[_unmeasured(measure, subject) for measure in MEASURES] for _ in subject.explanations]
     hand = max(1, round(ratio * len(free)))
-    replaced, uniform = deal(len(free), hand, probes, table.strata(MOST_STRATA)[free], subject.rng("probes"))
-    texts = table.sequences(replaced, table.columns(uniform, free), free)
+    replaced, uniform = sample_balanced(len(free), hand, probes, table.strata(MOST_STRATA)[free], subject.rng("probes"))
+    texts = table.apply(replaced, table.choose(uniform, free), free)
     drops = []
     for begin in range(0, probes, BLOCK):
-        drops.append(subject.case.values - subject.case.answers(model, texts[begin : begin + BLOCK]).value)
+        drops.append(subject.case.values - subject.case.score_outputs(model, texts[begin : begin + BLOCK]).value)
         advance(len(drops[-1]), max(0, probes - begin - BLOCK))
     hands = _Hands(subject, free, replaced, np.concatenate(drops))
     return [[hands.result(measure, e) for measure in MEASURES] for e in range(len(subject.explanations))]
@@ -55,7 +55,7 @@ def lds(
 class _Hands:
     """What was replaced in each probe, and what that did to each output unit."""
 
-    subject: Subject
+    subject: EvaluationContext
     free: Ids
     replaced: Mask  # [probes, free units]
     drop: Floats  # [probes, outputs]
@@ -73,7 +73,7 @@ class _Hands:
             chance = correlations(random[:, seen], real[seen], by_ranks)
             chances = np.array([correlations(random[:, i], real[i], by_ranks).mean() for i in drawn])
             flags = ("nothing_to_replace",) if not seen.any() else ("constant",) if flat else ()
-            targets.append(OfTarget(t, value, float(again.std(ddof=1)), *_both_errors(chance, chances), flags))
+            targets.append(TargetResult(t, value, float(again.std(ddof=1)), *_both_errors(chance, chances), flags))
             resamples.append(again)
             randoms.append((chance, chances))
         return Result(
@@ -139,7 +139,7 @@ def _both_errors(attributions: Floats, resamples: Floats) -> tuple[float, float]
     return mean, float(np.hypot(error, resamples.std(ddof=1)))
 
 
-def _unmeasured(measure: str, subject: Subject) -> Result:
+def _unmeasured(measure: str, subject: EvaluationContext) -> Result:
     nothing = ("nothing_to_replace",)
-    targets = tuple(OfTarget(t, 0.0, 0.0, 0.0, 0.0, nothing) for t in subject.targets)
+    targets = tuple(TargetResult(t, 0.0, 0.0, 0.0, 0.0, nothing) for t in subject.targets)
     return Result("lds", measure, True, 0.0, 0.0, 0.0, 0.0, draws=0, random_draws=0, flags=nothing, targets=targets)

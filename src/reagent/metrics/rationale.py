@@ -11,12 +11,12 @@ from math import comb
 
 import numpy as np
 
+from reagent.case import Mask
 from reagent.errors import InputError
+from reagent.evaluation import Result, TargetResult
 from reagent.explanation import Explanation, Token
-from reagent.metrics.records import OfTarget, Result
-from reagent.metrics.subject import Subject
-from reagent.models.case import Mask
-from reagent.units import Span
+from reagent.metrics.context import EvaluationContext
+from reagent.segmentation import Span
 
 RATIONALE = ("ante", "no_d")
 SIZE = 5  # the paper's are 5 to 8
@@ -46,7 +46,9 @@ class Annotation:
         return tuple(name for name, spans in zip(RATIONALE, given, strict=True) if spans)
 
 
-def rationale(subject: Subject, names: Sequence[str], annotation: Annotation, size: int | None) -> list[list[Result]]:
+def rationale(
+    subject: EvaluationContext, names: Sequence[str], annotation: Annotation, size: int | None
+) -> list[list[Result]]:
     """The metrics `names` of RATIONALE of every explanation; the model is asked nothing.
 
     Without a `size`, a greedy search has the length that it found, and all others have SIZE.
@@ -72,14 +74,14 @@ def touching(units: Sequence[Token], spans: Sequence[Span]) -> Mask:
     return np.array([inside(unit) for unit in units])
 
 
-def _result(name: str, subject: Subject, e: int, marked: Mask, size: int | None) -> Result:
+def _result(name: str, subject: EvaluationContext, e: int, marked: Mask, size: int | None) -> Result:
     explanation = subject.explanations[e]
     targets = tuple(at_target(name, explanation, t, marked, size) for t in subject.targets)
     value, random = (float(np.mean([getattr(target, which) for target in targets])) for which in ("value", "random"))
     return Result(name, "found", True, value, 0.0, random, 0.0, draws=0, random_draws=0, targets=targets)
 
 
-def at_target(name: str, explanation: Explanation, t: int, marked: Mask, size: int | None) -> OfTarget:
+def at_target(name: str, explanation: Explanation, t: int, marked: Mask, size: int | None) -> TargetResult:
     """Whether the rationale of output token `t` does what metric `name` asks; `marked` are units of the prompt."""
     n = length(explanation, t) if size is None else size
     chosen = [one.position for one in explanation.top(n, t) if one.score > 0]
@@ -88,7 +90,7 @@ def at_target(name: str, explanation: Explanation, t: int, marked: Mask, size: i
     touched = sum(bool(marked[i]) for i in free if i < len(marked))
     missed = comb(len(free) - touched, len(chosen)) / comb(len(free), len(chosen))
     value, random = (hit, 1 - missed) if name == "ante" else (not hit, missed)
-    return OfTarget(t, float(value), 0.0, random, 0.0)
+    return TargetResult(t, float(value), 0.0, random, 0.0)
 
 
 def length(explanation: Explanation, t: int) -> int:

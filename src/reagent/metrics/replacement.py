@@ -16,7 +16,11 @@ from functools import cached_property
 
 import numpy as np
 
-from reagent.metrics.averages import (
+from reagent.case import Case, Floats, Ids, Mask
+from reagent.evaluation import Result
+from reagent.metrics.context import EvaluationContext
+from reagent.metrics.hellinger import distances
+from reagent.metrics.monte_carlo import (
     PRECISION,
     RANDOM_PRECISION,
     Advance,
@@ -27,13 +31,9 @@ from reagent.metrics.averages import (
     sample,
     to_come,
 )
-from reagent.metrics.hellinger import distances
-from reagent.metrics.records import Result
-from reagent.metrics.subject import Subject
-from reagent.models.case import Case, Floats, Ids, Mask
+from reagent.models.base import Model
 from reagent.models.distributions import GivesDistributions
-from reagent.models.protocol import Model
-from reagent.replacers.proposals import Proposals
+from reagent.replacers.base import Proposals
 
 REPLACEMENT = ("comprehensiveness", "sufficiency")
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.5)
@@ -55,14 +55,14 @@ class _Target:
 
     model: Model
     distributions: GivesDistributions | None
-    subject: Subject
+    subject: EvaluationContext
     table: Proposals
     t: int
     shares: Sequence[float]
 
     @cached_property
     def case(self) -> Case:
-        return self.subject.case.alone(self.t)
+        return self.subject.case.for_target(self.t)
 
     @cached_property
     def free(self) -> Ids:
@@ -95,10 +95,10 @@ class _Target:
         """What replacing the marked units costs; [..., draws, shares, free units] → [..., draws, shares, measures]."""
         rng = self.subject.rng("replacement")
         uniform = rng.random((draws.stop, len(self.table.weights)))[draws.start :]
-        columns = self.table.columns(uniform[:, self.free], self.free)[:, None]  # [draws, 1, free units]
+        columns = self.table.choose(uniform[:, self.free], self.free)[:, None]  # [draws, 1, free units]
         columns = np.broadcast_to(columns, replaced.shape)
         size = replaced.shape[-1]
-        texts = self.table.sequences(replaced.reshape(-1, size), columns.reshape(-1, size), self.free)
+        texts = self.table.apply(replaced.reshape(-1, size), columns.reshape(-1, size), self.free)
         # Shares and explanations often agree on what to replace: every text is asked about once.
         different, back = np.unique(texts[:, : len(self.case.ids)], axis=0, return_inverse=True)
         return self._ask(different)[back.reshape(-1)].reshape(*replaced.shape[:-1], -1)
@@ -107,15 +107,17 @@ class _Target:
         """Hellinger distance, if it is known, and drop in nats; [texts, measures]."""
         before = self.subject.case.values[self.t]
         if self.distributions is None:
-            return np.asarray(before - self.case.answers(self.model, texts).value)
+            return np.asarray(before - self.case.score_outputs(self.model, texts).value)
         targets, positions = self.case.targets, self.case.positions
-        said = len(self.case.ids) - int(self.case.begins[len(self.case.input)])  # without the rival, who comes last
-        before = self.case.by_outputs(self.reference[np.arange(len(targets)), targets][None])[0]
+        said = len(self.case.ids) - int(
+            self.case.unit_starts[len(self.case.input)]
+        )  # without the contrast, who comes last
+        before = self.case.output_values(self.reference[np.arange(len(targets)), targets][None])[0]
         step = self.distributions.rows_at_once(int(positions.max()), len(positions))
         found = []
         for begin in range(0, len(texts), step):
             log_p = self.distributions.after_tokens(texts[begin : begin + step], positions)
-            after = self.case.by_outputs(log_p[:, np.arange(len(targets)), targets].astype(np.float64))[0]
+            after = self.case.output_values(log_p[:, np.arange(len(targets)), targets].astype(np.float64))[0]
             found.append(np.stack([distances(log_p[:, :said], self.reference[:said]), before - after], axis=1))
         return np.concatenate(found)
 
@@ -132,7 +134,7 @@ def how_many(share: float, units: int) -> int:
 def replacement(
     model: Model,
     distributions: GivesDistributions | None,
-    subject: Subject,
+    subject: EvaluationContext,
     table: Proposals,
     names: Sequence[str] = REPLACEMENT,
     draws: Draws = DRAWS,

@@ -18,7 +18,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reagent.metrics.averages import (
+from reagent.case import Floats, Ids
+from reagent.evaluation import Result
+from reagent.metrics.context import EvaluationContext
+from reagent.metrics.hellinger import distances
+from reagent.metrics.monte_carlo import (
     PRECISION,
     RANDOM_PRECISION,
     Advance,
@@ -29,12 +33,8 @@ from reagent.metrics.averages import (
     sample,
     to_come,
 )
-from reagent.metrics.hellinger import distances
-from reagent.metrics.records import Result
-from reagent.metrics.subject import Subject
-from reagent.models.case import Floats, Ids
+from reagent.models.base import Singles
 from reagent.models.distributions import ReadsEmbeddings
-from reagent.models.protocol import Singles
 
 DRAWS = Draws(round=32)
 PI = 0.3
@@ -110,10 +110,12 @@ def perturbed(embeddings: Singles, keep: Floats, uniform: Singles) -> Singles:
 class _Target:
     """One output unit: its context as embeddings, and how far from its distribution a perturbed context leads."""
 
-    def __init__(self, reader: ReadsEmbeddings, subject: Subject, t: int, made: Callable[[int], None]) -> None:
+    def __init__(
+        self, reader: ReadsEmbeddings, subject: EvaluationContext, t: int, made: Callable[[int], None]
+    ) -> None:
         case, n = subject.case, subject.before(t)
         self.reader, self.subject, self.t, self.made = reader, subject, t, made
-        begin, end = int(case.begins[n]), int(case.begins[n + 1])
+        begin, end = int(case.unit_starts[n]), int(case.unit_starts[n + 1])
         self.positions: Ids = np.arange(begin, end)
         # Of a phrase, what stands before its later tokens is the phrase itself, which stays whole.
         self.unit_of = case.unit_of[: end - 1]
@@ -158,7 +160,7 @@ class _Which:
     name: str
     explanation: int | None
 
-    def selected(self, subject: Subject, t: int, draws: range, pis: Sequence[float]) -> Floats:
+    def selected(self, subject: EvaluationContext, t: int, draws: range, pis: Sequence[float]) -> Floats:
         """With which probability each unit's elements are selected; [points, draws, units]."""
         if self.explanation is None:
             rows = subject.random(t, draws.stop)[draws.start :]
@@ -168,7 +170,7 @@ class _Which:
         return np.broadcast_to(np.array(chosen), (len(chosen), len(draws), subject.before(t)))
 
 
-def passes(subject: Subject, names: Sequence[str], draws: Draws, pis: Sequence[float]) -> int:
+def passes(subject: EvaluationContext, names: Sequence[str], draws: Draws, pis: Sequence[float]) -> int:
     """How many forward passes `soft` takes at most."""
     variants = sum(len(_shares(name, pis)) for name in names) * (len(subject.explanations) + 1)
     return len(subject.targets) * (2 + draws.limit * variants)
@@ -176,7 +178,7 @@ def passes(subject: Subject, names: Sequence[str], draws: Draws, pis: Sequence[f
 
 def soft(
     reader: ReadsEmbeddings,
-    subject: Subject,
+    subject: EvaluationContext,
     names: Sequence[str],
     draws: Draws = DRAWS,
     pis: Sequence[float] = (PI,),
@@ -227,12 +229,12 @@ def _shares(name: str, pis: Sequence[float]) -> Sequence[float | None]:
     return list(pis) if name.startswith("pi_") else [None]
 
 
-def _selection(subject: Subject, t: int, scores: Floats, share: float | None) -> Selection:
+def _selection(subject: EvaluationContext, t: int, scores: Floats, share: float | None) -> Selection:
     """The scores themselves, or what they select at π."""
     if share is None:
         return Selection(scores)
     free = subject.free(t)
-    sizes = np.diff(subject.case.begins)[: len(scores)][free]
+    sizes = np.diff(subject.case.unit_starts)[: len(scores)][free]
     chosen = select(scores[free], share, sizes)
     p = np.zeros(len(scores))
     p[free] = chosen.p
@@ -240,7 +242,7 @@ def _selection(subject: Subject, t: int, scores: Floats, share: float | None) ->
 
 
 def _flags(
-    subject: Subject, t: int, explanation: int, name: str, pis: Sequence[float], unmeasured: bool
+    subject: EvaluationContext, t: int, explanation: int, name: str, pis: Sequence[float], unmeasured: bool
 ) -> tuple[str, ...]:
     row = subject.scores(t)[explanation]
     found = [flag for share in _shares(name, pis) for flag in _selection(subject, t, row, share).flags]

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from reagent.case import Floats, Mask
 from reagent.errors import InputError, UnknownNameError
-from reagent.metrics.records import Evaluation, Result
-from reagent.models.case import Floats, Mask
+from reagent.evaluation import Evaluation, Result
 
 RESAMPLES = 10_000
 FEW = 13  # pairs with equal ranks, up to which the test is exact

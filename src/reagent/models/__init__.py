@@ -13,8 +13,8 @@ http/         models behind an API of which only probabilities are visible
 scripted.py   a plain function as a model, for tests
 """
 
-from reagent.models.case import Case
-from reagent.models.loading import load_model
-from reagent.models.protocol import Model
+from reagent.case import Case
+from reagent.models.base import Model
+from reagent.models.load import load_model
 
 __all__ = ["Case", "Model", "load_model"]

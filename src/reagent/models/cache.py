@@ -21,8 +21,8 @@ from typing import TypeAlias
 import platformdirs
 from filelock import FileLock, Timeout
 
+from reagent.atomic_io import atomic_write
 from reagent.errors import FetchError, FileError
-from reagent.files import write_whole
 
 Notify: TypeAlias = Callable[[str], None]
 
@@ -42,7 +42,7 @@ def root() -> Path:
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """A folder in the cache; `stamp` names what it was made from, and another stamp makes it out of date."""
 
     name: str
@@ -66,12 +66,13 @@ class Entry:
         return sum(_sizes(self.folder).values())
 
 
-def ready(entry: Entry, build: Callable[[Path], None], notify: Notify = say) -> Path:
+def ready(entry: CacheEntry, build: Callable[[Path], None], notify: Notify = say) -> Path:
     """The folder of a whole entry; if there is none, `build` fills an empty folder that then becomes it.
 
     >>> import tempfile; os.environ["REAGENT_CACHE"] = tempfile.mkdtemp()
-    >>> folder = ready(Entry("greeting", stamp="1"), lambda part: None if (part / "hello").write_text("hi") else None)
-    >>> (folder / "hello").read_text(), ready(Entry("greeting", stamp="1"), print) == folder
+    >>> folder = ready(CacheEntry("greeting", stamp="1"), lambda part: print((part / "hello").write_text("hi")))
+    2
+    >>> (folder / "hello").read_text(), ready(CacheEntry("greeting", stamp="1"), print) == folder
     ('hi', True)
     >>> shutil.rmtree(os.environ.pop("REAGENT_CACHE"))
     """
@@ -86,7 +87,7 @@ def ready(entry: Entry, build: Callable[[Path], None], notify: Notify = say) -> 
     return entry.folder
 
 
-def discard(entry: Entry, notify: Notify = say) -> None:
+def discard(entry: CacheEntry, notify: Notify = say) -> None:
     """Remove an entry, if it is there."""
     with _locked(entry, notify):
         if entry.folder.exists():
@@ -103,7 +104,7 @@ def check_space(folder: Path, needed: int) -> None:
         )
 
 
-def _publish(entry: Entry, build: Callable[[Path], None]) -> None:
+def _publish(entry: CacheEntry, build: Callable[[Path], None]) -> None:
     """Build aside, then rename: nobody ever sees half an entry."""
     part = _aside(entry)
     try:
@@ -111,7 +112,7 @@ def _publish(entry: Entry, build: Callable[[Path], None]) -> None:
         build(part)
         _share(part)
         manifest = {"stamp": entry.stamp, "files": _sizes(part)}
-        write_whole(part / _MANIFEST, json.dumps(manifest, indent=1) + "\n")
+        atomic_write(part / _MANIFEST, json.dumps(manifest, indent=1) + "\n")
         if entry.folder.exists():
             _remove(entry)
         part.rename(entry.folder)
@@ -124,19 +125,19 @@ def _publish(entry: Entry, build: Callable[[Path], None]) -> None:
         shutil.rmtree(part, ignore_errors=True)
 
 
-def _remove(entry: Entry) -> None:
+def _remove(entry: CacheEntry) -> None:
     """Rename first: removing takes a moment, and an entry must not be seen half gone."""
     old = _aside(entry)
     entry.folder.rename(old)
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _aside(entry: Entry) -> Path:
+def _aside(entry: CacheEntry) -> Path:
     # A new name each time: a process that outlived its killed parent must not write into the next attempt.
     return root() / f"{entry.name}{_PART}{secrets.token_hex(4)}"
 
 
-def _sweep(mine: Entry) -> None:
+def _sweep(mine: CacheEntry) -> None:
     """Remove what interrupted runs left, of `mine`, whose lock is held, and of all that nobody is making now."""
     for part in root().glob(f"*{_PART}*"):
         name = part.name.split(_PART)[0]
@@ -162,7 +163,7 @@ def _lock_file(name: str) -> Path:
 
 
 @contextmanager
-def _locked(entry: Entry, notify: Notify) -> Iterator[None]:
+def _locked(entry: CacheEntry, notify: Notify) -> Iterator[None]:
     lock = FileLock(_lock_file(entry.name))
     try:
         root().mkdir(parents=True, exist_ok=True)

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reagent.atomic_io import read_json
 from reagent.errors import FileError, InputError
 from reagent.explanation import Message
-from reagent.files import read_json
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

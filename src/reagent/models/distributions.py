@@ -9,9 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from reagent.case import Ids
 from reagent.errors import CapabilityError
-from reagent.models.case import Ids
-from reagent.models.protocol import Model, Singles
+from reagent.models.base import Model, Singles
 
 
 @runtime_checkable

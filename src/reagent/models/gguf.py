@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from reagent.errors import FetchError, FileError, InputError
 from reagent.models import cache
-from reagent.models.cache import Entry, Notify, say
+from reagent.models.cache import CacheEntry, Notify, say
 
 if TYPE_CHECKING:
     import torch
@@ -47,7 +47,7 @@ def folder_of(path: Path, notify: Notify = say) -> Path:
     # One entry per path, so that a file that is written again replaces its old conversion.
     stem = re.sub(r"[^\w.-]", "_", path.stem)[:40]
     name = f"{stem}-{hashlib.sha256(resolved.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"
-    entry = Entry(name, stamp=f"{RECIPE}:{found.st_size}:{found.st_mtime_ns}")
+    entry = CacheEntry(name, stamp=f"{RECIPE}:{found.st_size}:{found.st_mtime_ns}")
     return cache.ready(entry, lambda part: convert(path, part, notify), notify)
 
 

@@ -9,9 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from reagent.case import Ids, Mask, TargetScores
 from reagent.errors import CapabilityError
-from reagent.models.case import Ids, Mask
-from reagent.models.protocol import Model, TargetScores
+from reagent.models.base import Model
 
 
 @runtime_checkable

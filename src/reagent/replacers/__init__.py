@@ -13,15 +13,15 @@ vocabulary.py        the explained model's tokens as text
 from typing import Any
 
 from reagent.errors import UnknownNameError
-from reagent.models.hub import at_hand
-from reagent.models.protocol import Model
-from reagent.options import with_options
+from reagent.models._transformers import is_local
+from reagent.models.base import Model
+from reagent.replacers.base import Proposals, Replacer
 from reagent.replacers.infill import InfillReplacer
 from reagent.replacers.masked_lm import MaskedLMReplacer
-from reagent.replacers.part_of_speech import PartOfSpeechReplacer
-from reagent.replacers.proposals import Proposals, Replacer
-from reagent.replacers.self_predictions import SelfReplacer
+from reagent.replacers.pos import PartOfSpeechReplacer
+from reagent.replacers.self_lm import SelfReplacer
 from reagent.replacers.uniform import UniformReplacer
+from reagent.validation import with_options
 
 # id → (the replacer with its default options, what it is in one line)
 REPLACERS: dict[str, tuple[Replacer, str]] = {
@@ -39,7 +39,7 @@ def automatic(model: Model | None = None) -> str:
     A model behind an API stays with itself: its tokens may be pieces of text that no masked LM knows.
     """
     remote = model is not None and str(model.info["backend"]).startswith("http")
-    return "roberta" if at_hand(MaskedLMReplacer().model) and not remote else "self"
+    return "roberta" if is_local(MaskedLMReplacer().model) and not remote else "self"
 
 
 def make_replacer(name: str = "auto", **options: Any) -> Replacer:

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from reagent.models.case import Case, Floats, Ids
-from reagent.models.protocol import HasVocabulary, Model, PredictsTokens, require
-from reagent.options import check_whole
-from reagent.replacers.proposals import Proposals, table
+from reagent.case import Case, Floats, Ids
+from reagent.models.base import HasVocabulary, Model, PredictsTokens, require
+from reagent.replacers.base import Proposals, table
+from reagent.validation import check_integer
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class InfillReplacer:
 
     def __post_init__(self) -> None:
         for name in ("candidates", "considered", "window"):
-            check_whole("the replacer", name, getattr(self, name), 1)
+            check_integer("the replacer", name, getattr(self, name), 1)
 
     @property
     def info(self) -> Mapping[str, Any]:

@@ -30,15 +30,15 @@ from typing import Any
 
 import numpy as np
 
-from reagent.models.case import Case
-from reagent.models.hub import revision_at_hand
-from reagent.models.protocol import Model
+from reagent.case import Case
+from reagent.models._transformers import local_revision
+from reagent.models.base import Model
 from reagent.models.tokens import Span
-from reagent.options import check_whole
+from reagent.replacers.base import Proposals, table
 from reagent.replacers.masked_network import Fill, load
-from reagent.replacers.proposals import Proposals, table
 from reagent.replacers.vocabulary import Vocabulary, is_sign
-from reagent.units import words
+from reagent.segmentation import words
+from reagent.validation import check_integer
 
 MINIMUM = 3
 
@@ -56,11 +56,11 @@ class MaskedLMReplacer:
     revision: str | None = None
 
     def __post_init__(self) -> None:
-        check_whole("the replacer", "candidates", self.candidates, 1)
+        check_integer("the replacer", "candidates", self.candidates, 1)
 
     @property
     def info(self) -> Mapping[str, Any]:
-        return {"id": "roberta", **asdict(self), "revision": self.revision or revision_at_hand(self.model)}
+        return {"id": "roberta", **asdict(self), "revision": self.revision or local_revision(self.model)}
 
     def propose(self, model: Model, case: Case, rng: np.random.Generator) -> Proposals:
         vocabulary = Vocabulary(model, "replacer 'roberta'")

@@ -7,8 +7,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reagent.errors import InputError
-from reagent.models.hub import read
-from reagent.models.protocol import Meter
+from reagent.models._transformers import read
+from reagent.models.base import Meter
 from reagent.models.tokens import Span, spellings
 from reagent.replacers.vocabulary import is_sign
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from reagent.models.case import Case
-from reagent.models.protocol import HasVocabulary, Model, require
-from reagent.options import check_whole
-from reagent.replacers.proposals import Proposals, table
+from reagent.case import Case
+from reagent.models.base import HasVocabulary, Model, require
+from reagent.replacers.base import Proposals, table
+from reagent.validation import check_integer
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class UniformReplacer:
     candidates: int = 256
 
     def __post_init__(self) -> None:
-        check_whole("the replacer", "candidates", self.candidates, 1)
+        check_integer("the replacer", "candidates", self.candidates, 1)
 
     @property
     def info(self) -> Mapping[str, Any]:

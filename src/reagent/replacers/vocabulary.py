@@ -5,22 +5,22 @@ from functools import cached_property
 
 import numpy as np
 
-from reagent.models.case import Ids, Mask
-from reagent.models.protocol import Model, SpellsTokens, require
+from reagent.case import Ids, Mask
+from reagent.models.base import HasTokenTexts, Model, require
 
 
 class Vocabulary:
     """What the explained model can spell with one ordinary token; `wanted_by` names the replacer in an error.
 
-    >>> from reagent.models.scripted import ScriptedModel
+    >>> from reagent.testing.scripted import ScriptedModel
     >>> words = Vocabulary(ScriptedModel(["a", "b", "+"], lambda c: np.zeros((len(c), 3))), "replacer 'roberta'")
     >>> words.id_of(" b"), words.id_of("b"), words.text_of(2), words.like(" a", but=[0], least=1).tolist()
     (1, None, ' +', [1])
     """
 
     def __init__(self, model: Model, wanted_by: str) -> None:
-        require(model, SpellsTokens, wanted_by)
-        assert isinstance(model, SpellsTokens)
+        require(model, HasTokenTexts, wanted_by)
+        assert isinstance(model, HasTokenTexts)
         self.ids = model.ordinary_ids
         self.texts = model.ordinary_texts
 

@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from reagent.metrics.records import FLAGS, Evaluation, Result
+from reagent.evaluation import FLAGS, Evaluation, Result
 from reagent.views.text import quoted, shortened, visible
 
 MEASURES = {"hellinger": "Hellinger", "spearman": "Spearman", "pearson": "Pearson"}

@@ -10,9 +10,9 @@ from unicodedata import category
 
 import numpy as np
 
+from reagent.atomic_io import atomic_write
 from reagent.errors import InputError
 from reagent.explanation import Explanation, Rows
-from reagent.files import write_whole
 from reagent.views.summary import (
     LISTED,
     PLACES,
@@ -69,7 +69,7 @@ def save_png(explanation: Explanation, path: str | Path, target: int | None = No
         plot.bars(figure, row)
     buffer = BytesIO()
     figure.savefig(buffer, format="png", dpi=DPI)
-    return write_whole(path, buffer.getvalue())
+    return atomic_write(path, buffer.getvalue())
 
 
 def require_matplotlib() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from reagent.explanation import STOPPED, SURE, Contribution, Cost, Explanation, Token, censoring
+from reagent.explanation import STOP_REASONS, Z_95, Contribution, Cost, Explanation, Token, censoring_warnings
 from reagent.views.text import label, labels, quoted, shortened, visible
 
 LISTED = 10  # how many of the most important tokens a view lists,
@@ -24,7 +24,7 @@ NOUNS = ("token", "word", "sentence", "paragraph", "span")
 
 Line = list[tuple[str, bool]]  # the parts of a line, and whether they are quoted: what people or models wrote
 
-# STOPPED again, for several output tokens at once.
+# STOP_REASONS again, for several output tokens at once.
 IN_BRIEF = {
     "unsettled": "ranking still open; more probes may settle it",
     "few": "each token was replaced fewer than three times, so the errors are guesses; give more probes",
@@ -171,19 +171,19 @@ def outline(explanation: Explanation, target: int) -> Iterator[tuple[str, list[C
 
 def warning(explanation: Explanation, target: int) -> str:
     """What a reader must know about this row, or nothing."""
-    return STOPPED.get(explanation.cost.stopped[target], "")
+    return STOP_REASONS.get(explanation.cost.stopped[target], "")
 
 
 def warnings_in_brief(explanation: Explanation) -> list[str]:
     """The explanation's warnings, those with the same reason in one line."""
     stopped, count = explanation.cost.stopped, len(explanation.output)
-    reasons = Counter(reason for reason in stopped if STOPPED.get(reason))
+    reasons = Counter(reason for reason in stopped if STOP_REASONS.get(reason))
     return [
-        f"{explanation.output[stopped.index(reason)].text!r} {STOPPED[reason]}"
+        f"{explanation.output[stopped.index(reason)].text!r} {STOP_REASONS[reason]}"
         if affected == 1
         else f"{affected} of {count} output tokens: {IN_BRIEF[reason]}"
         for reason, affected in reasons.items()
-    ] + censoring(explanation.cost.censored, explanation.cost.unlisted)
+    ] + censoring_warnings(explanation.cost.censored, explanation.cost.unlisted)
 
 
 def warning_lines(explanation: Explanation, target: int | None) -> list[str]:
@@ -192,7 +192,7 @@ def warning_lines(explanation: Explanation, target: int | None) -> list[str]:
         return warnings_in_brief(explanation)
     reason = warning(explanation, target)
     row = [f"{explanation.output[target].text!r} {reason}"] if reason else []
-    return row + censoring(explanation.cost.censored, explanation.cost.unlisted)
+    return row + censoring_warnings(explanation.cost.censored, explanation.cost.unlisted)
 
 
 def has_open_ranking(explanation: Explanation, target: int) -> bool:
@@ -213,7 +213,7 @@ def places(explanation: Explanation, target: int) -> list[tuple[int, int] | None
     score, effect, error = (
         np.array(rows[target])[ranked] for rows in (explanation.scores, explanation.effects, explanation.stderr)
     )
-    margin = SURE * error
+    margin = Z_95 * error
     found: list[tuple[int, int] | None] = [None] * len(context)
     for i, s, e, m in zip(ranked, score, effect, margin, strict=True):
         apart = abs(effect - e) > np.hypot(margin, m)

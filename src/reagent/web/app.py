@@ -11,27 +11,27 @@ from starlette.responses import Response, StreamingResponse
 from reagent._version import __version__
 from reagent.explanation import Explanation
 from reagent.explanation_json import from_dict, to_dict
-from reagent.models.protocol import Model
+from reagent.models.base import Model
 from reagent.views.html import page, view_data
 from reagent.views.plots import require_matplotlib, save_png
-from reagent.web import forms
-from reagent.web.answers import Json, add_handlers, failures
+from reagent.web import schemas
 from reagent.web.assets import asset
-from reagent.web.events import events
-from reagent.web.jobs import Desk, Job, QueueFullError
-from reagent.web.questions import Question, Questions
+from reagent.web.config import ServiceConfig
+from reagent.web.jobs import Job, JobQueue, QueueFullError
 from reagent.web.reference import reference
+from reagent.web.requests import Question, Questions
+from reagent.web.responses import Json, add_handlers, failures
 from reagent.web.security import Guard
-from reagent.web.settings import Settings
-from reagent.web.shelf import Shelf
+from reagent.web.sse import events
+from reagent.web.storage import ExplanationStore
 
 # A saved page runs its own script and may reach nothing, not even this service.
 ALONE = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
 
 
-def create_app(model: Model, settings: Settings | None = None) -> FastAPI:
+def create_app(model: Model, settings: ServiceConfig | None = None) -> FastAPI:
     """The service for one model; `app.state.desk` is where its jobs are."""
-    chosen = settings or Settings()
+    chosen = settings or ServiceConfig()
     app = FastAPI(
         title="reagent",
         summary="Which parts of my prompt made this language model say that?",
@@ -42,8 +42,8 @@ def create_app(model: Model, settings: Settings | None = None) -> FastAPI:
         responses=failures(401, 403, 422),  # the guard may refuse any request
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},  # prompts are private
     )
-    shelf = Shelf(chosen.folder)
-    app.state.desk = Desk(model, shelf, chosen.limits)
+    shelf = ExplanationStore(chosen.folder)
+    app.state.desk = JobQueue(model, shelf, chosen.limits)
     questions = Questions(model, chosen.limits)
     add_handlers(app)
     add_page(app)
@@ -71,19 +71,19 @@ def add_page(app: FastAPI) -> None:
         return reference(app.openapi())
 
 
-def add_jobs(app: FastAPI, desk: Desk, questions: Questions) -> None:
-    @app.get("/api/health", tags=["service"], response_model=forms.Health)
+def add_jobs(app: FastAPI, desk: JobQueue, questions: Questions) -> None:
+    @app.get("/api/health", tags=["service"], response_model=schemas.Health)
     def health() -> Response:
         """Whether the service answers, and how busy it is."""
         queued, running = desk.counts()
         return Json({"status": "ok", "model": desk.model.info["id"], "queued": queued, "running": running})
 
-    @app.get("/api/options", tags=["service"], response_model=forms.Options)
+    @app.get("/api/options", tags=["service"], response_model=schemas.Options)
     def options() -> Response:
         """What may be asked: methods, presets, replacers and units that this model can do, and the limits."""
         return Json(questions.options())
 
-    @app.post("/api/jobs", tags=["jobs"], status_code=201, response_model=forms.Id, responses=failures(413, 429))
+    @app.post("/api/jobs", tags=["jobs"], status_code=201, response_model=schemas.Id, responses=failures(413, 429))
     def ask(question: Question) -> Response:
         """Ask for an explanation; 429 and Retry-After when too many wait already."""
         try:
@@ -92,7 +92,7 @@ def add_jobs(app: FastAPI, desk: Desk, questions: Questions) -> None:
             raise HTTPException(429, str(error), {"Retry-After": str(error.seconds)}) from error
         return Json({"id": job.name}, 201, {"Location": f"/api/jobs/{job.name}"})
 
-    @app.get("/api/jobs/{name}", tags=["jobs"], response_model=forms.Job, responses=failures(404))
+    @app.get("/api/jobs/{name}", tags=["jobs"], response_model=schemas.Job, responses=failures(404))
     def job(name: str) -> Response:
         """How far a job is, with the latest picture."""
         return Json(_described(_job(desk, name)))
@@ -112,7 +112,7 @@ def add_jobs(app: FastAPI, desk: Desk, questions: Questions) -> None:
         """
         return StreamingResponse(events(_job(desk, name)), media_type="text/event-stream")
 
-    @app.delete("/api/jobs/{name}", tags=["jobs"], response_model=forms.Job, responses=failures(404))
+    @app.delete("/api/jobs/{name}", tags=["jobs"], response_model=schemas.Job, responses=failures(404))
     def cancel(name: str) -> Response:
         """Cancel a job that waits or runs; one that has ended stays as it is."""
         found = _job(desk, name)
@@ -120,7 +120,7 @@ def add_jobs(app: FastAPI, desk: Desk, questions: Questions) -> None:
         return Json(_described(found))
 
 
-def add_explanations(app: FastAPI, desk: Desk, shelf: Shelf) -> None:
+def add_explanations(app: FastAPI, desk: JobQueue, shelf: ExplanationStore) -> None:
     many, one = "/api/explanations", "/api/explanations/{name}"
 
     def saved(name: str) -> Explanation:
@@ -129,7 +129,7 @@ def add_explanations(app: FastAPI, desk: Desk, shelf: Shelf) -> None:
             raise HTTPException(404, f"there is no explanation {name!r}")
         return why
 
-    @app.get(many, tags=["explanations"], response_model=list[forms.Entry])
+    @app.get(many, tags=["explanations"], response_model=list[schemas.HistoryItem])
     def history() -> Response:
         """What was explained since the service was started, the latest first."""
         return Json(list(desk.history))
@@ -148,18 +148,18 @@ def add_explanations(app: FastAPI, desk: Desk, shelf: Shelf) -> None:
             picture = save_png(why, Path(folder) / "why.png").read_bytes()
         return _download(picture, f"{name}.png", "image/png")
 
-    @app.get(one, tags=["explanations"], response_model=forms.Saved, responses=failures(404))
+    @app.get(one, tags=["explanations"], response_model=schemas.Saved, responses=failures(404))
     def as_json(name: str) -> Response:
         """The explanation itself, in the schema reagent.explanation/1."""
         return Json(to_dict(saved(name)))
 
     @app.post("/api/view", tags=["explanations"], response_model=dict[str, Any], responses=failures(413))
-    def view(explanation: Annotated[forms.Saved, Body()]) -> Response:
+    def view(explanation: Annotated[schemas.Saved, Body()]) -> Response:
         """What view.js draws of an explanation in the schema reagent.explanation/1."""
         return Json(view_data(from_dict(explanation)))
 
 
-def _job(desk: Desk, name: str) -> Job:
+def _job(desk: JobQueue, name: str) -> Job:
     found = desk.find(name)
     if found is None:
         raise HTTPException(404, f"there is no job {name!r}")

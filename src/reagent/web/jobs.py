@@ -17,16 +17,16 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from reagent.api import explain
+from reagent.api.explain import explain
 from reagent.errors import FileError, InputError, ReagentError
 from reagent.explanation import Explanation
 from reagent.methods import Progress
+from reagent.models.base import Model
 from reagent.models.cache import say
-from reagent.models.protocol import Model
 from reagent.views.html import view_data
 from reagent.views.text import shortened
-from reagent.web.settings import Limits
-from reagent.web.shelf import Shelf
+from reagent.web.config import Limits
+from reagent.web.storage import ExplanationStore
 
 REMEMBERED = 64  # jobs that ended; older ones are found on the shelf
 HISTORY = 200
@@ -35,7 +35,7 @@ REFINED = 0.2  # seconds between two pictures, at least
 QUIET = 10.0  # seconds without news until a watcher is told that nothing is wrong
 
 
-class State(StrEnum):
+class JobStatus(StrEnum):
     QUEUED = "queued"
     RUNNING = "running"
     DONE = "done"
@@ -44,7 +44,7 @@ class State(StrEnum):
 
     @property
     def ended(self) -> bool:
-        return self not in (State.QUEUED, State.RUNNING)
+        return self not in (JobStatus.QUEUED, JobStatus.RUNNING)
 
 
 class CancelledError(Exception):
@@ -60,10 +60,10 @@ class QueueFullError(Exception):
 
 
 @dataclass(frozen=True)
-class Look:
+class JobState:
     """All that there is to see of a job at one moment."""
 
-    state: State = State.QUEUED
+    state: JobStatus = JobStatus.QUEUED
     answer: str | None = None
     done: int = 0
     total: int = 0
@@ -74,14 +74,14 @@ class Look:
 class Job:
     """One explanation in the making; `call` is what `reagent.explain` is called with."""
 
-    def __init__(self, name: str, call: Mapping[str, Any], look: Look | None = None) -> None:
+    def __init__(self, name: str, call: Mapping[str, Any], look: JobState | None = None) -> None:
         self.name, self.call = name, call
-        self.look = look or Look()
+        self.look = look or JobState()
         self.cancelled = False
         self._lock = threading.Lock()
         self._bells: list[Callable[[], None]] = []
 
-    def tell(self, look: Look) -> None:
+    def tell(self, look: JobState) -> None:
         """A new state, which everyone who watches sees; an end is final."""
         with self._lock:
             if self.look.state.ended:
@@ -91,7 +91,7 @@ class Job:
         for ring in bells:
             ring()
 
-    async def looks(self) -> AsyncIterator[Look | None]:
+    async def looks(self) -> AsyncIterator[JobState | None]:
         """The latest state, then every newer one until the end; None when nothing happened for a while."""
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
@@ -118,10 +118,10 @@ class Job:
                 self._bells.remove(ring)
 
 
-class Desk:
+class JobQueue:
     """Takes questions, lets them wait in a row, and answers one after the other."""
 
-    def __init__(self, model: Model, shelf: Shelf, limits: Limits) -> None:
+    def __init__(self, model: Model, shelf: ExplanationStore, limits: Limits) -> None:
         self.model, self.shelf, self.limits = model, shelf, limits
         self.history: deque[dict[str, Any]] = deque(maxlen=HISTORY)
         self._jobs: dict[str, Job] = {}
@@ -154,14 +154,14 @@ class Desk:
         why = None if job is not None else self.shelf.get(name)
         if why is None:
             return job
-        return Job(name, {}, Look(State.DONE, why.completion, why.cost.probes, why.cost.probes, view_data(why)))
+        return Job(name, {}, JobState(JobStatus.DONE, why.completion, why.cost.probes, why.cost.probes, view_data(why)))
 
     def cancel(self, job: Job) -> None:
         """A job that waits is gone at once, one that runs at its next step."""
         job.cancelled = True
         with self._changed, suppress(ValueError):
             self._waiting.remove(job)
-            job.tell(replace(job.look, state=State.CANCELLED))
+            job.tell(replace(job.look, state=JobStatus.CANCELLED))
 
     def counts(self) -> tuple[int, int]:
         """How many wait and how many run."""
@@ -176,7 +176,7 @@ class Desk:
             self._changed.notify()
         for job in jobs:
             self.cancel(job)
-            job.tell(replace(job.look, state=State.CANCELLED))
+            job.tell(replace(job.look, state=JobStatus.CANCELLED))
         if self._worker is not None:
             self._worker.join(seconds)
         return self._worker is None or not self._worker.is_alive()
@@ -200,22 +200,24 @@ class Desk:
 
     def _answer(self, job: Job, begin: float) -> None:
         """Run one job to its end, whatever happens."""
-        job.tell(replace(job.look, state=State.RUNNING))
+        job.tell(replace(job.look, state=JobStatus.RUNNING))
         steps = _Steps(job, begin + self.limits.seconds, self.limits.seconds)
         try:
             why = explain(self.model, **job.call, progress=steps.progress, answered=steps.answered)
             steps.check()
             view = view_data(why)
             self._keep(job.name, why)
-            job.tell(replace(job.look, state=State.DONE, answer=why.completion, view=view))
+            job.tell(replace(job.look, state=JobStatus.DONE, answer=why.completion, view=view))
         except CancelledError:
-            job.tell(replace(job.look, state=State.CANCELLED))
+            job.tell(replace(job.look, state=JobStatus.CANCELLED))
         except ReagentError as error:
-            job.tell(replace(job.look, state=State.FAILED, error=" ".join(str(error).split())))
+            job.tell(replace(job.look, state=JobStatus.FAILED, error=" ".join(str(error).split())))
         except Exception as error:  # the next job must find a worker
             traceback.print_exc(file=sys.stderr)
             name = type(error).__name__
-            job.tell(replace(job.look, state=State.FAILED, error=f"unexpected {name}: see the terminal of the service"))
+            job.tell(
+                replace(job.look, state=JobStatus.FAILED, error=f"unexpected {name}: see the terminal of the service")
+            )
 
     def _keep(self, name: str, why: Explanation) -> None:
         try:

@@ -15,8 +15,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from reagent.web.answers import problem
-from reagent.web.settings import Access
+from reagent.web.config import Access
+from reagent.web.responses import problem
 
 RECEIVED = 15.0  # seconds in which a request must have arrived whole
 CHANGING = ("POST", "PUT", "PATCH", "DELETE")

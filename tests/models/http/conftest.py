@@ -10,8 +10,8 @@ import pytest
 
 import tiny
 from models.http.servers import Can, Echoing, llama_cpp, serving
-from reagent.models.local import LocalModel
-from reagent.models.reading import TokenizerCodec, is_ordinary
+from reagent.models.huggingface import HuggingFaceModel
+from reagent.models.tokenization import TokenizerCodec, is_ordinary
 
 
 class Truth(NamedTuple):
@@ -22,8 +22,8 @@ class Truth(NamedTuple):
     folder: Path
 
     @property
-    def local(self) -> LocalModel:
-        return LocalModel(self.network, self.tokenizer, name="tiny")
+    def local(self) -> HuggingFaceModel:
+        return HuggingFaceModel(self.network, self.tokenizer, name="tiny")
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def server(truth: Truth) -> Iterator[Callable[..., tuple[str, Echoing]]]:
 @pytest.fixture(scope="session")
 def llama() -> Iterator[str]:
     pytest.importorskip("xllamacpp")
-    from reagent.models.embedded import gguf_path
+    from reagent.models.bundled import gguf_path
 
     with llama_cpp(gguf_path("smollm2")) as url:
         yield url

@@ -93,11 +93,11 @@ def test_a_long_run_is_announced(
 ) -> None:
     words = ["explain", PROMPT, "--model", server()[0], "--tokenizer", truth.folder, "--target", " the"]
     words += ["--replacer", "self", "--probes", "16"]
-    monkeypatch.setattr("reagent.cli.rehearsing.LONG", 18)
+    monkeypatch.setattr("reagent.cli.dry_run.LONG", 18)
     code, _, err = run(*words)
     assert code == 0
     assert err.startswith("reagent: at most 18 requests with ")
-    monkeypatch.setattr("reagent.cli.rehearsing.LONG", 19)
+    monkeypatch.setattr("reagent.cli.dry_run.LONG", 19)
     assert run(*words)[2] == ""
 
 

@@ -9,7 +9,7 @@ import pytest
 import reagent
 from models.http.servers import Can, Echoing, serving
 from reagent.models.http.model import HttpModel
-from reagent.models.local import LocalModel
+from reagent.models.huggingface import HuggingFaceModel
 
 pytestmark = pytest.mark.xdist_group("real servers")  # one worker starts them
 
@@ -17,12 +17,12 @@ PROBES: dict[str, Any] = {"max_new_tokens": 1, "replacer": "self", "probes": 32}
 
 
 @pytest.fixture(scope="module")
-def here(smollm2: LocalModel, prompt: str) -> reagent.Explanation:
+def here(smollm2: HuggingFaceModel, prompt: str) -> reagent.Explanation:
     return reagent.explain(smollm2, prompt, **PROBES)
 
 
 @pytest.fixture(scope="module")
-def echoing(smollm2: LocalModel) -> Iterator[str]:
+def echoing(smollm2: HuggingFaceModel) -> Iterator[str]:
     with serving(Echoing(smollm2.network, smollm2.tokenizer, Can(name="smollm2"))) as url:
         yield url
 
@@ -45,7 +45,7 @@ def test_llama_cpp_is_what_it_says_it_is(llama: str) -> None:
     assert model.info["backend"] == "http (next token)"
 
 
-def test_llama_cpp_has_the_tokens_of_the_model(llama: str, smollm2: LocalModel, prompt: str) -> None:
+def test_llama_cpp_has_the_tokens_of_the_model(llama: str, smollm2: HuggingFaceModel, prompt: str) -> None:
     model = reagent.load_model(llama)
     assert isinstance(model, HttpModel)
     for text in (prompt, "a 🙂 b\n\n\tc  漢字 é"):
@@ -58,7 +58,7 @@ def test_llama_cpp_has_the_tokens_of_the_model(llama: str, smollm2: LocalModel, 
     assert model.ordinary_texts == smollm2.ordinary_texts
 
 
-def test_through_llama_cpp_the_top_five_agree(llama: str, smollm2: LocalModel, prompt: str) -> None:
+def test_through_llama_cpp_the_top_five_agree(llama: str, smollm2: HuggingFaceModel, prompt: str) -> None:
     """The same replacements, in quantised arithmetic; `self` would propose others where two are about as likely."""
     asked = PROBES | {"replacer": "random", "probes": 40}
     here = reagent.explain(smollm2, prompt, **asked)
@@ -68,7 +68,7 @@ def test_through_llama_cpp_the_top_five_agree(llama: str, smollm2: LocalModel, p
     assert np.corrcoef(there.effects[0], here.effects[0])[0, 1] > 0.97
 
 
-def test_a_bias_recovers_what_llama_cpp_does_not_list(llama: str, smollm2: LocalModel, prompt: str) -> None:
+def test_a_bias_recovers_what_llama_cpp_does_not_list(llama: str, smollm2: HuggingFaceModel, prompt: str) -> None:
     case = smollm2.case(prompt, target=" Seoul")
     few, exact = reagent.load_model(llama, top=5), reagent.load_model(llama, top=5, recover=True)
     whole = reagent.load_model(llama, top=2000)

@@ -15,9 +15,9 @@ import uvicorn
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import tiny
-from reagent.models.loading import load_model
+from reagent.models.load import load_model
 from reagent.web.app import create_app
-from reagent.web.settings import Settings
+from reagent.web.config import ServiceConfig
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
 HOSTILE_NAME = "<img src=x onerror=alert(1)>"
@@ -60,7 +60,7 @@ def address(network: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     """Of a service with a model that can chat."""
     tokenizer = copy.deepcopy(tiny.tokenizer_of("gpt2"))
     tokenizer.chat_template = TEMPLATE
-    app = create_app(load_model((network, tokenizer)), Settings(folder=tmp_path_factory.mktemp("explanations")))
+    app = create_app(load_model((network, tokenizer)), ServiceConfig(folder=tmp_path_factory.mktemp("explanations")))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

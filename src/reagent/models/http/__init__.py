@@ -16,7 +16,7 @@ inspecting.py   what the server can do, for people
 rehearsal.py    what an explanation would take, without asking anything
 """
 
-from reagent.models.http.connection import Connection
+from reagent.models.http.config import Connection
 from reagent.models.http.model import HttpModel, connect
 
 __all__ = ["Connection", "HttpModel", "connect"]

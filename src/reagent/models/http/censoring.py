@@ -22,7 +22,7 @@ own log-probability is always reported.
 import math
 from collections.abc import Sequence
 
-from reagent.models.http.replies import Listed, Place
+from reagent.models.http.responses import Listed, Place
 
 UNLISTED = 2**30  # the rank of a token that is not listed
 LARGEST_BIAS = 100.0  # what OpenAI allows

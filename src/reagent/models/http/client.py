@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 import httpx2
 
 from reagent.errors import ServerError
-from reagent.models.http.connection import KEYS, Address, Connection
-from reagent.models.http.store import Store
-from reagent.models.protocol import Meter
+from reagent.models.base import Meter
+from reagent.models.http.config import KEYS, Address, Connection
+from reagent.models.http.response_cache import Store
 
 MAY_PASS = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 LONGEST_BACKOFF = 30.0  # seconds between two tries
@@ -24,7 +24,7 @@ LONGEST_WAIT = 120.0  # what a server may ask for; more than that is an error
 T = TypeVar("T")
 
 
-class RefusedError(ServerError):
+class RequestRejectedError(ServerError):
     """The server said no: at once where asking again would not help, else as often as it was asked."""
 
     def __init__(self, message: str, status: int) -> None:
@@ -163,17 +163,19 @@ class Client:
                 raise _MayPassError("answered with something that is not JSON") from error
         status, problem = response.status_code, f"answered {response.status_code}: {self._said(response)}"
         if status not in MAY_PASS or "insufficient_quota" in response.text:
-            raise RefusedError(f"{self.address.api} {problem}{_hint(status)}", status)
+            raise RequestRejectedError(f"{self.address.api} {problem}{_hint(status)}", status)
         pause = _retry_after(response)
         if pause is not None and pause > LONGEST_WAIT:
-            raise RefusedError(f"{self.address.api} {problem}; it asks to wait {pause:.0f} s: try again later", status)
+            raise RequestRejectedError(
+                f"{self.address.api} {problem}; it asks to wait {pause:.0f} s: try again later", status
+            )
         raise _MayPassError(problem, status, pause)
 
     def _failure(self, trouble: _MayPassError) -> ServerError:
         tries = self.connection.retries + 1
         kept = "" if self.connection.cache is None else "; what was answered before is in the cache"
         told = f"{self.address.api} {trouble} ({tries} {'try' if tries == 1 else 'tries'}){kept}"
-        return ServerError(told) if trouble.status is None else RefusedError(told, trouble.status)
+        return ServerError(told) if trouble.status is None else RequestRejectedError(told, trouble.status)
 
     @property
     def _http(self) -> httpx2.Client:

@@ -1,10 +1,18 @@
 """What a server can do, for people."""
 
-from reagent.models.http.abilities import TEXT, Chatting, Completions, Server, find_chat, find_completions, find_server
+from reagent.models.base import Meter
+from reagent.models.http.capabilities import (
+    TEXT,
+    Chatting,
+    Completions,
+    Server,
+    find_chat,
+    find_completions,
+    find_server,
+)
 from reagent.models.http.client import Client
-from reagent.models.http.codecs import load_tokenizer
-from reagent.models.http.connection import Address, Connection
-from reagent.models.protocol import Meter
+from reagent.models.http.config import Address, Connection
+from reagent.models.http.tokenizers import load_tokenizer
 
 _ECHO = {
     "": "no: one request for each probe and target",

@@ -6,23 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from reagent.errors import InputError, SilenceError
+from reagent.case import Case, Ids, TargetScores
+from reagent.errors import EmptyGenerationError, InputError
 from reagent.explanation import Message, Token
+from reagent.models.base import Meter, Predictions
 from reagent.models.cache import say
-from reagent.models.case import Case, Ids
 from reagent.models.chat import Chat, check_target, render
-from reagent.models.http.abilities import TEXT, Server, find_completions, find_server
+from reagent.models.http.capabilities import TEXT, Server, find_completions, find_server
 from reagent.models.http.client import Client
-from reagent.models.http.codecs import LocalCodec, load_tokenizer
-from reagent.models.http.connection import Address, Connection
+from reagent.models.http.config import Address, Connection
+from reagent.models.http.endpoints import Endpoint, chatting, completing
 from reagent.models.http.forms import Conversation
-from reagent.models.http.parts import Part, chatting, completing
-from reagent.models.http.replies import read_with_logprobs
+from reagent.models.http.responses import read_with_logprobs
+from reagent.models.http.scoring import EchoScorer, NextTokenScorer
+from reagent.models.http.tokenizers import LocalCodec, load_tokenizer
 from reagent.models.http.vocabulary import Pieces
-from reagent.models.http.ways import Echo, Next
-from reagent.models.protocol import Meter, Predictions, TargetScores
-from reagent.models.reading import read_chat
-from reagent.units import words
+from reagent.models.tokenization import read_chat
+from reagent.segmentation import words
 
 BETWEEN = "\n\n"  # the messages of a chat, in the text that is shown
 _NEVER = -100.0  # log-probability of a proposal that is none
@@ -54,16 +54,16 @@ def connect(url: str, connection: Connection) -> "HttpModel":
 class HttpModel:
     """Completions where the server has them; chats by the tokenizer's template, or else by the chat endpoint."""
 
-    def __init__(self, client: Client, server: Server, codec: LocalCodec | None, text: Part | None) -> None:
+    def __init__(self, client: Client, server: Server, codec: LocalCodec | None, text: Endpoint | None) -> None:
         self.client, self.server, self.codec, self.text = client, server, codec, text
         self.meter = client.meter
-        self._chatting: Part | None = None
+        self._chatting: Endpoint | None = None
         self._latest = text if text is not None else self._chat_part()
 
     @property
     def info(self) -> Mapping[str, Any]:
         way = self._latest.way
-        how = f"{way.by} of the prompt" if isinstance(way, Echo) else "next token"
+        how = f"{way.by} of the prompt" if isinstance(way, EchoScorer) else "next token"
         at = "http chat" if isinstance(self._latest.form, Conversation) else "http"
         known = {
             "id": f"{self.client.address.api.removesuffix('/v1')}#{self.server.model}",
@@ -73,7 +73,7 @@ class HttpModel:
             "tokens": self._latest.vocabulary.about,
             "top_logprobs": way.top,
         }
-        return known | ({"recover": True} if isinstance(way, Next) and way.bias else {})
+        return known | ({"recover": True} if isinstance(way, NextTokenScorer) and way.bias else {})
 
     @property
     def ordinary_ids(self) -> Ids:
@@ -107,7 +107,7 @@ class HttpModel:
             return Case(text, target, source, part.vocabulary.in_a_row([target[a:b] for a, b in words(target)]))
         return Case(text, target, source, part.vocabulary.read_target(text, ids, target, special))
 
-    def _read(self, prompt: str) -> tuple[Part, tuple[Token, ...], bool]:
+    def _read(self, prompt: str) -> tuple[Endpoint, tuple[Token, ...], bool]:
         if not prompt.strip():
             raise InputError("the prompt is empty: give some text to explain")
         if self.text is None:  # a server that only chats: the prompt is what the user says
@@ -118,7 +118,7 @@ class HttpModel:
 
     def _read_chat(
         self, messages: Chat, target: str | None
-    ) -> tuple[Part, str, tuple[Token, ...], tuple[Message, ...], bool]:
+    ) -> tuple[Endpoint, str, tuple[Token, ...], tuple[Message, ...], bool]:
         if self.text is not None and self.codec is not None and getattr(self.codec.tokenizer, "chat_template", None):
             text, places = render(self.codec.tokenizer, messages, self.server.model)
             if target is not None:
@@ -131,7 +131,7 @@ class HttpModel:
         return part, text, source, places, False
 
     def _case(
-        self, part: Part, prompt: str, source: tuple[Token, ...], special: bool, target: str | None, new: int
+        self, part: Endpoint, prompt: str, source: tuple[Token, ...], special: bool, target: str | None, new: int
     ) -> Case:
         ids = [i for token in source for i in token.ids]
         if target is not None:
@@ -151,7 +151,7 @@ class HttpModel:
         (reply,) = self.client.ask(part.form.path, [body], read_with_logprobs)
         completion, output = part.vocabulary.follow(prompt, ids, reply, special)
         if not output:
-            raise SilenceError
+            raise EmptyGenerationError
         return Case(prompt, completion, source, output)
 
     def _check_length(self, length: int, what: str) -> None:
@@ -188,7 +188,7 @@ class HttpModel:
                 best[row, column], logprob[row, column] = token, p
         return Predictions(best, logprob)
 
-    def _part_of(self, ids: Ids) -> Part:
+    def _part_of(self, ids: Ids) -> Endpoint:
         """A chat begins with a role."""
         chat = self._chatting
         if chat is not None and isinstance(chat.vocabulary, Pieces) and int(ids[0]) in chat.vocabulary.roles:
@@ -196,7 +196,7 @@ class HttpModel:
         assert self.text is not None
         return self.text
 
-    def _chat_part(self) -> Part:
+    def _chat_part(self) -> Endpoint:
         if self._chatting is None:
             self._chatting = chatting(self.client, self.server, self.codec)
         return self._chatting

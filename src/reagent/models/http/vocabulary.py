@@ -10,9 +10,9 @@ from typing import Protocol
 
 from reagent.errors import InputError
 from reagent.explanation import Token
-from reagent.models.http.codecs import SpellingCodec, looks_special
-from reagent.models.http.replies import Listed, Reply
-from reagent.models.reading import follow, is_ordinary, read, read_target
+from reagent.models.http.responses import Listed, Reply
+from reagent.models.http.tokenizers import SpellingCodec, looks_special
+from reagent.models.tokenization import follow, is_ordinary, read, read_target
 from reagent.models.tokens import Span
 
 LONGEST = 64  # characters of a piece that is known again from its id

@@ -1,0 +1,69 @@
+"""Files that are written whole or not at all, and JSON that is read with a clear word when it is none."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from reagent.errors import FileError
+
+
+def atomic_write(path: str | Path, content: str | bytes) -> Path:
+    """Write to a temporary file beside `path`, then rename: a reader never sees half a file."""
+    path = Path(path).resolve()  # through a link, the file that it points to is written
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    handle, temporary = _temporary_beside(path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException as error:
+        Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _cannot_write(path, error) from error
+        raise
+    return path
+
+
+def read_json(path: str | Path, hint: str) -> Any:
+    """What a JSON file holds; `hint` says what it should be."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise FileError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{str(path)!r} is not JSON ({error}); give {hint}") from error
+
+
+def check_writable(path: str | Path) -> None:
+    """Fail now, before any work, if `atomic_write(path)` would fail later."""
+    handle, temporary = _temporary_beside(Path(path).resolve())
+    os.close(handle)
+    os.unlink(temporary)
+
+
+def _temporary_beside(path: Path) -> tuple[int, str]:
+    try:
+        if path.is_dir():
+            raise FileError(f"cannot write {str(path)!r}: it is a folder; give a file name")
+        if not path.parent.is_dir():
+            raise FileError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}; create it first")
+        if path.exists() and not path.is_file():
+            raise FileError(f"cannot write {str(path)!r}: it is no ordinary file; choose another path")
+        if path.exists() and not os.access(path, os.W_OK):
+            raise FileError(f"cannot write {str(path)!r}: it is write-protected; choose another path")
+        return tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _cannot_write(path: Path, error: OSError) -> FileError:
+    return FileError(f"cannot write {str(path)!r}: {error.strerror or error}; choose another path")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

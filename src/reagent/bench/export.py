@@ -1,0 +1,88 @@
+"""Out of a store, and from several into one."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from reagent.atomic_io import atomic_write
+from reagent.bench.records import Cell, Known
+from reagent.bench.store import Store
+from reagent.errors import FileError, InputError
+from reagent.explanation import Explanation, Token
+
+
+def write_lines(path: str | Path, out: str | Path) -> Path:
+    """The explanations of a file of results as JSON, one per line, in the order of their examples."""
+    with Store.open(path) as store:
+        lines = [cell.explanation.to_json() for cell in store.cells() if cell.explanation is not None]
+    return atomic_write(out, "".join(line + "\n" for line in lines))
+
+
+def merge(paths: Sequence[str | Path], out: str | Path, texts: bool = True) -> int:
+    """Join the results of shards of one suite; what stands in `out` already stays. How many cells there are then.
+
+    Without `texts`, all numbers are kept and no prompt, no output and no token: for texts that may not be passed on.
+    """
+    if Path(out).resolve() in [Path(path).resolve() for path in paths]:
+        raise InputError(f"{str(out)!r} is one of the files to join: give another file")
+    with Store.open(out, write=True) as joined:
+        for path in paths:
+            with Store.open(path) as part:
+                _add(part, joined, texts)
+        return len(joined.states())
+
+
+def _add(part: Store, joined: Store, texts: bool) -> None:
+    theirs, ours = dict(part.facts()), joined.facts()
+    for name in ("suite", "text"):
+        if ours.get(name, theirs.get(name)) != theirs.get(name):
+            raise FileError(
+                f"{str(part.path)!r} is of another suite than the others: join shards of one suite, unchanged"
+            )
+    known = joined.known()
+    for model, found in part.known().items():
+        if model in known and known[model].info != found.info:
+            raise FileError(
+                f"{model!r} is not the same model in {str(part.path)!r} as in the others ({dict(found.info)}, not "
+                f"{dict(known[model].info)}): join shards of the same models"
+            )
+        joined.meet(model, found if texts else _without_targets(found))
+    cost = theirs.pop("cost", {})
+    theirs.pop("models", None)
+    if not ours.get("suite"):
+        joined.begin(theirs)
+    cells = part.cells(None)
+    joined.put(cells if texts else map(_without_texts, cells), cost)
+
+
+def _without_texts(cell: Cell) -> Cell:
+    why, found = cell.explanation, cell.evaluation
+    return replace(
+        cell,
+        error=cell.error and "failed",  # what went wrong may quote the text
+        explanation=why and _numbers_of(why),
+        evaluation=found and replace(found, warnings=()),
+    )
+
+
+def _numbers_of(why: Explanation) -> Explanation:
+    return replace(
+        why,
+        prompt="",
+        completion="",
+        input=_nameless(why.input),
+        output=_nameless(why.output),
+        target={name: value for name, value in why.target.items() if name in ("kind", "index", "logprob")},
+        levels=tuple(replace(level, units=_nameless(level.units)) for level in why.levels),
+        messages=(),
+        what_if=(),
+    )
+
+
+def _nameless(tokens: Sequence[Token]) -> tuple[Token, ...]:
+    return tuple(replace(token, ids=(), text="", start=0, end=0) for token in tokens)
+
+
+def _without_targets(known: Known) -> Known:
+    """Examples of a dataset may come with the text that is to be explained."""
+    return replace(known, examples={name: tuple((i, None) for i, _ in kept) for name, kept in known.examples.items()})

@@ -1,0 +1,127 @@
+"""`reagent compare`."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reagent.cli import arguments as o
+from reagent.errors import InputError
+
+if TYPE_CHECKING:
+    from reagent.explanation import Explanation
+
+DEFAULT = "reagent,occlusion,lime,integrated_gradients,attention"
+
+
+def compare(
+    prompt: o.Prompt = None,
+    file: o.File = None,
+    methods: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B,…", help="Methods to compare, with a preset as reagent:paper. See: reagent methods. Or: all."
+        ),
+    ] = DEFAULT,
+    target: o.Target = None,
+    max_new_tokens: o.MaxNewTokens = None,
+    model: o.ModelName = "smollm2",
+    device: o.Device = "auto",
+    dtype: o.Dtype = "auto",
+    revision: o.Revision = None,
+    tokenizer: o.Tokenizer = None,
+    cache: o.Cache = None,
+    concurrency: o.Concurrency = None,
+    rate: o.Rate = None,
+    recover: o.Recover = False,
+    server: o.ServerSettings = None,
+    replacer: o.ReplacerName = "auto",
+    candidates: o.Candidates = None,
+    masked_lm: o.MaskedLM = None,
+    weighted: o.Weighted = None,
+    unit: o.Unit = "token",
+    spans: o.Spans = None,
+    marked: o.Marked = False,
+    span: o.Phrase = None,
+    contrast: o.Contrast = None,
+    chat: o.Chat = False,
+    system: o.System = None,
+    messages: o.Messages = None,
+    seed: o.Seed = 0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="METHOD.NAME=VALUE", help="An option of one method, as lime.samples=100."),
+    ] = None,
+    json: o.Json = None,
+    html: o.Html = None,
+    latex: Annotated[Path | None, typer.Option("--latex", metavar="F", help="Write a table of heat maps.")] = None,
+    token: o.OutputToken = None,
+    quiet: o.Quiet = False,
+) -> None:
+    """Explain PROMPT by several methods and show them side by side.
+
+    Example: reagent compare "My aunt moved to Japan. She rents a flat in the capital," --max-new-tokens 1
+    """
+    from reagent.api.compare import check_methods
+    from reagent.api.compare import compare as compare_methods
+    from reagent.cli.parsing import Question, check_outputs, load, replacing, serving
+    from reagent.cli.progress import progress_bar
+    from reagent.methods import METHODS
+    from reagent.methods.base import Progress
+    from reagent.views.comparison import show_comparison
+
+    question = Question(
+        prompt, file, target, max_new_tokens, unit, spans, marked, None, span, contrast, chat, system, messages, token,
+        seed,
+    )  # fmt: skip
+    asked = question.arguments() | replacing(replacer, candidates, masked_lm, weighted)
+    text = asked.pop("prompt")
+    chosen = list(METHODS) if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]
+    options = _by_method(settings)
+    check_methods(chosen, options, **asked)
+    check_outputs(json, html=html, latex=latex)
+    options_of_server = serving(tokenizer, cache, concurrency, rate, recover, server)
+    loaded = load(model, device, dtype, revision, quiet, options_of_server)
+    with progress_bar("comparing", quiet) as report:
+
+        def named(_name: str, now: Progress) -> None:
+            report(now)
+
+        found = compare_methods(loaded, text, chosen, options=options, progress=named, **asked)
+    _write(found, json, html, latex, token)
+    if json != "-" and not quiet:
+        show_comparison(found, target=token)
+
+
+def _by_method(pairs: list[str] | None) -> dict[str, dict[str, Any]]:
+    from reagent.cli.parsing import settings
+
+    options: dict[str, dict[str, Any]] = defaultdict(dict)
+    for name, value in settings(pairs).items():
+        method, dot, option = name.partition(".")
+        if not dot:
+            raise InputError(f"--set takes METHOD.NAME=VALUE here, as lime.samples=100, got {name!r}")
+        options[method][option] = value
+    return dict(options)
+
+
+def _write(
+    found: Sequence["Explanation"], json: str | None, html: Path | None, latex: Path | None, token: int | None
+) -> None:
+    from json import dumps
+
+    from reagent.atomic_io import atomic_write
+    from reagent.views.comparison import comparison_page
+    from reagent.views.comparison import latex as as_latex
+
+    text = dumps([why.to_dict() for why in found], ensure_ascii=False, allow_nan=False)
+    if json not in (None, "-"):
+        atomic_write(str(json), text + "\n")
+    if html is not None:
+        atomic_write(html, comparison_page(found))
+    if latex is not None:
+        atomic_write(latex, as_latex(found, target=token))
+    if json == "-":
+        typer.echo(text)

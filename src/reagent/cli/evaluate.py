@@ -1,0 +1,105 @@
+"""`reagent evaluate`: how faithful a saved explanation is."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from reagent.cli import arguments as o
+from reagent.errors import InputError
+
+
+def evaluate(
+    file: Annotated[Path, typer.Argument(metavar="F.json", help="An explanation written by explain --json.")],
+    model: Annotated[
+        str | None, typer.Option(metavar="M", help="The model to ask; by default the one that was explained.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")] = "auto",
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
+    tokenizer: o.Tokenizer = None,
+    cache: o.Cache = None,
+    concurrency: o.Concurrency = None,
+    rate: o.Rate = None,
+    recover: o.Recover = False,
+    server: o.ServerSettings = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,…",
+            help="soft_ns, soft_nc, pi_soft_ns, pi_soft_nc, comprehensiveness, sufficiency, lds, ante, no_d. By "
+            "default all that need no annotation and that the model allows.",
+        ),
+    ] = None,
+    json: Annotated[
+        str | None, typer.Option("--json", metavar="F", help="Write the numbers as JSON; - is standard output.")
+    ] = None,
+    draws: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Perturbed inputs for each number; by default until the error is 0.01."),
+    ] = None,
+    stride: Annotated[int, typer.Option(metavar="N", help="Of several output tokens, look at every N-th.")] = 5,
+    pi: Annotated[
+        str, typer.Option(metavar="A,B,…", help="Share of selected elements; the first is the number, all are a curve.")
+    ] = "0.3",
+    probes: Annotated[int, typer.Option(metavar="N", help="lds: how many random replacements.")] = 128,
+    replacer: Annotated[str, typer.Option(help="What stands in for a token. See: reagent replacers.")] = "auto",
+    antecedent: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="ante: what the answer rests on, as it stands in the prompt.")
+    ] = None,
+    distractor: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="no_d: what has nothing to do with it, as it stands there.")
+    ] = None,
+    rationale: Annotated[
+        int | None, typer.Option(metavar="N", help="ante, no_d: how many of the best units are the rationale (5).")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Only write the file asked for.")] = False,
+) -> None:
+    """Measure how faithful a saved explanation is to its model."""
+    from reagent.api.evaluate import EvaluationConfig, evaluate_together
+    from reagent.atomic_io import check_writable
+    from reagent.cli.parsing import load as load_model
+    from reagent.cli.parsing import serving
+    from reagent.cli.progress import progress_bar
+    from reagent.explanation_json import load
+    from reagent.metrics.rationale import Annotation
+
+    why = load(file)
+    marked = None
+    if antecedent is not None or distractor is not None:
+        marked = Annotation.of_texts(why.prompt, antecedent, distractor)
+    # What is wrong with the words is said before a model is loaded.
+    settings = EvaluationConfig(
+        metrics=None if metrics is None else [name.strip() for name in metrics.split(",")],
+        annotation=marked,
+        stride=stride,
+        draws=draws,
+        pi=_shares(pi),
+        probes=probes,
+        rationale=rationale,
+        replacer=replacer,
+        seed=seed,
+    )
+    if json not in (None, "-"):
+        check_writable(str(json))
+    name = model or str(why.model.get("id") or "")
+    if not name:
+        raise InputError(f"{str(file)!r} does not say which model it explains: give one with --model")
+    options = serving(tokenizer, cache, concurrency, rate, recover, server)
+    loaded = load_model(name, device, dtype, revision, quiet, options)
+    with progress_bar("evaluating", quiet) as report:
+        (found,) = evaluate_together(loaded, [why], settings, report)
+    if json not in (None, "-"):
+        found.save(str(json))
+    if json == "-":
+        typer.echo(found.to_json())
+    elif not quiet:
+        found.show()
+
+
+def _shares(text: str) -> list[float]:
+    try:
+        return [float(share) for share in text.split(",")]
+    except ValueError as error:
+        raise InputError(f"--pi takes shares between 0 and 1 with commas between them, got {text!r}") from error

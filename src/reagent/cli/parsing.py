@@ -1,0 +1,181 @@
+"""From the words of the command line to what is asked: prompt, parts, chat, output, model and replacer."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reagent.cli.progress import waiting
+from reagent.errors import FileError, InputError
+from reagent.models.base import Model
+from reagent.models.chat import read_messages
+from reagent.segmentation import Span, marked, read_spans
+
+NEW_TOKENS = 10
+
+
+@dataclass(frozen=True)
+class Question:
+    """What `explain` and `compare` ask, as options gave it; checked before a model is loaded."""
+
+    prompt: str | None = None
+    file: Path | None = None
+    target: str | None = None
+    max_new_tokens: int | None = None
+    unit: str = "token"
+    spans: Path | None = None
+    with_marks: bool = False
+    levels: str | None = None
+    span: str | None = None
+    contrast: str | None = None
+    chat: bool = False
+    system: str | None = None
+    messages: Path | None = None
+    token: int | None = None
+    seed: int = 0
+
+    @property
+    def new_tokens(self) -> int:
+        return NEW_TOKENS if self.max_new_tokens is None else self.max_new_tokens
+
+    def arguments(self) -> dict[str, Any]:
+        """What `reagent.explain` is called with, and `prompt` among it."""
+        from reagent.request import check_prompt, check_question
+
+        if self.target is not None and self.max_new_tokens is not None:
+            raise InputError("give --target or --max-new-tokens, not both: a target is explained whole")
+        prompt, parts = self._prompt()
+        given = check_prompt(prompt)
+        check_question(self.target, self.span, self.contrast, self.new_tokens, self.seed)
+        if self.token is not None and (self.token < 0 or (self.target is None and self.token >= self.new_tokens)):
+            raise InputError(
+                f"there will be no output token {self.token}: they are numbered from 0, in the order of the text"
+            )
+        return {
+            "prompt": given,
+            "target": self.target,
+            "max_new_tokens": self.new_tokens,
+            "unit": self.unit,
+            "spans": parts,
+            "levels": None if self.levels is None else [level.strip() for level in self.levels.split(",")],
+            "span": self.span,
+            "contrast": self.contrast,
+            "seed": self.seed,
+        }
+
+    def _prompt(self) -> tuple[str | list[dict[str, str]], list[Span] | None]:
+        """The prompt or the messages, and the parts to score, where they were given."""
+        in_chat = self.chat or self.system is not None or self.messages is not None
+        if not in_chat:
+            return self._parts(read_prompt(self.prompt, self.file))
+        if self.with_marks or self.spans is not None:
+            raise InputError("--spans and --marked count characters of a plain prompt: leave them out in a chat")
+        whole = self.messages is not None and self.prompt is None and self.file is None
+        return self._conversation("" if whole else read_prompt(self.prompt, self.file)), None
+
+    def _parts(self, text: str) -> tuple[str, list[Span] | None]:
+        if self.spans is not None and self.with_marks:
+            raise InputError("give --spans or --marked, not both: each says which parts to score")
+        if self.with_marks:
+            return marked(text)
+        return text, None if self.spans is None else read_spans(self.spans)
+
+    def _conversation(self, text: str) -> list[dict[str, str]]:
+        """System message, earlier messages, and the prompt as the last."""
+        earlier = [] if self.messages is None else read_messages(self.messages, whole=not text)
+        if self.system is not None and any(message["role"] == "system" for message in earlier):
+            raise InputError("give the system message with --system or in the file of messages, not in both")
+        first = [] if self.system is None else [{"role": "system", "content": self.system}]
+        return [*first, *earlier, *([{"role": "user", "content": text}] if text else [])]
+
+
+def read_prompt(prompt: str | None, file: Path | None) -> str:
+    """As an argument, from standard input or from a file."""
+    if (prompt is None) == (file is None):
+        raise InputError("give one prompt: as an argument, as - for standard input, or with --file F")
+    if file is not None:
+        try:
+            return _without_line_end(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise FileError(f"cannot read the prompt from {str(file)!r}: {error}") from error
+    if prompt != "-":
+        return str(prompt)
+    try:
+        return _without_line_end(sys.stdin.read())
+    except UnicodeDecodeError as error:
+        raise InputError(f"standard input is not text: {error}") from error
+
+
+def _without_line_end(text: str) -> str:
+    """Editors and `echo` end a file with a line end that nobody means as part of the prompt."""
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def replacing(replacer: str, candidates: int | None, masked_lm: str | None, weighted: bool | None) -> dict[str, Any]:
+    """The replacer and its options, as `reagent.explain` takes them."""
+    name = "roberta" if masked_lm is not None and replacer == "auto" else replacer
+    return {"replacer": name, "replacer_options": given(candidates=candidates, model=masked_lm, weighted=weighted)}
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """Only the options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def settings(pairs: list[str] | None, option: str = "--set") -> dict[str, Any]:
+    """NAME=VALUE, where a value that looks like a number, true, false or null is one.
+
+    >>> settings(["steps=20", "by=deletion"])
+    {'steps': 20, 'by': 'deletion'}
+    """
+    from json import JSONDecodeError, loads
+
+    options: dict[str, Any] = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise InputError(f"{option} takes NAME=VALUE, got {pair!r}")
+        try:
+            options[name.strip()] = loads(value)
+        except JSONDecodeError:
+            options[name.strip()] = value
+    return options
+
+
+def load(
+    model: str, device: str, dtype: str, revision: str | None, quiet: bool, server: Mapping[str, Any] | None = None
+) -> Model:
+    """The model, with something to look at while it loads."""
+    with waiting(f"loading {model}", quiet):
+        from reagent.models import load_model
+
+        return load_model(model, device=device, dtype=dtype, revision=revision, **server or {})
+
+
+def serving(
+    tokenizer: str | None,
+    cache: Path | None,
+    concurrency: int | None,
+    rate: float | None,
+    recover: bool,
+    more: list[str] | None,
+) -> dict[str, Any]:
+    """The options of a server that were given."""
+    named = given(tokenizer=tokenizer, cache=cache, concurrency=concurrency, rate=rate, recover=recover or None)
+    return settings(more, "--server") | named
+
+
+def check_outputs(json: str | Path | None, **paths: Path | None) -> None:
+    """Every file can be written, and no two are the same, before any work is done."""
+    from reagent.atomic_io import check_writable
+    from reagent.views.plots import require_matplotlib
+
+    named = paths | {"json": None if json in (None, "-") else Path(str(json))}
+    chosen = [path for path in named.values() if path is not None]
+    if len({path.absolute() for path in chosen}) < len(chosen):
+        raise InputError(f"two of {', '.join(f'--{name}' for name in named)} name the same file: give each its own")
+    for path in chosen:
+        check_writable(path)
+    if paths.get("png") is not None:
+        require_matplotlib()

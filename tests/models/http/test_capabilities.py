@@ -1,0 +1,95 @@
+"""What a server can do is found out, with few requests and without guessing from its name."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from models.http.conftest import Truth
+from reagent import load_model
+from reagent.errors import InputError, ServerError, UnknownNameError
+from reagent.models.base import Meter
+from reagent.models.http.capabilities import Chatting, Completions, find_chat, find_completions, find_server
+from reagent.models.http.client import Client
+from reagent.models.http.config import Address, Connection
+from reagent.models.http.tokenizers import load_tokenizer
+
+
+@pytest.fixture
+def found(server: Callable[..., Any], truth: Truth) -> Callable[..., Any]:
+    codec = load_tokenizer(str(truth.folder))
+
+    def ask(top: int = 20, **can: Any) -> tuple[Completions | None, Chatting | None, int]:
+        url, app = server(**can)
+        client = Client(Address.of(url), Connection(top=top), Meter())
+        known = find_server(client)
+        text = find_completions(client, known.model, known.ids, codec.learn, bias=True)
+        return text, find_chat(client, known.model), len(app.seen)
+
+    return ask
+
+
+def test_what_servers_can_do_is_found_out(found: Callable[..., Any]) -> None:
+    usual = Completions(top=20, echo="echo", takes_ids=True)
+    assert found()[0] == usual
+    assert found(echo=False)[0] == Completions(top=20, takes_ids=True)
+    assert found(ids=False)[0] == Completions(top=20, echo="echo")
+    assert found(most=5)[0] == Completions(top=5, echo="echo", takes_ids=True)
+    assert found(top=3)[0] == Completions(top=3, echo="echo", takes_ids=True)
+    for bias in ("biased", "unbiased"):
+        assert found(bias=bias)[0] == Completions(top=20, echo="echo", takes_ids=True, bias=bias)
+    named = found(names_ids=True, prompt_logprobs=True)[0]
+    assert named == Completions(top=20, echo="prompt_logprobs", takes_ids=True, names_ids=True)
+
+
+def test_chats_are_told_from_completions(found: Callable[..., Any]) -> None:
+    assert found()[1] is None
+    assert found(completions=False, chat=True)[:2] == (None, Chatting(top=20, continues=True))
+    assert found(chat=True, continues=False, most=5)[1] == Chatting(top=5, continues=False)
+
+
+def test_a_few_small_requests_are_enough(server: Callable[..., Any]) -> None:
+    url, app = server()
+    load_model(url)
+    bodies = [body for _, body, _ in app.seen if body and "max_tokens" in body]
+    assert len(bodies) <= 3
+    assert all(body["max_tokens"] == 1 for body in bodies)
+
+
+def test_which_model_is_asked(server: Callable[..., Any]) -> None:
+    url, _ = server(name="org/one")
+    assert load_model(url).info["id"] == load_model(f"{url}/v1#org/one").info["id"] == f"{url}#org/one"
+    with pytest.raises(UnknownNameError, match=r"unknown model on .* 'org/on', did you mean 'org/one'\?"):
+        load_model(f"{url}#org/on")
+
+
+def test_a_server_that_lists_no_models(server: Callable[..., Any]) -> None:
+    url, _ = server(lists_models=False)
+    with pytest.raises(InputError, match=r"name the model on this server, as .*#NAME: it does not say which it has"):
+        load_model(url)
+    assert load_model(f"{url}#tiny").info["id"] == f"{url}#tiny"
+    with pytest.raises(InputError, match=r"does not exist.*'other'"):
+        load_model(f"{url}#other")
+
+
+def test_a_server_without_log_probabilities(server: Callable[..., Any]) -> None:
+    url, _ = server(completions=False)
+    with pytest.raises(ServerError, match="reports no log-probabilities, neither for completions nor for chats"):
+        load_model(url)
+
+
+def test_a_tokenizer_of_another_model_is_refused(server: Callable[..., Any]) -> None:
+    url, _ = server()
+    with pytest.raises(InputError, match="is not that of 'tiny'"):
+        load_model(url, tokenizer="smollm2", retries=0)
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/no/such/folder"])
+def test_a_tokenizer_that_is_not_there(server: Callable[..., Any], name: str) -> None:
+    with pytest.raises(InputError, match="there is no folder"):
+        load_model(server()[0], tokenizer=name)
+
+
+def test_recovering_needs_a_server_that_can(server: Callable[..., Any]) -> None:
+    with pytest.raises(InputError, match="offers no way to recover exact values"):
+        load_model(server(echo=False)[0], recover=True)

@@ -1,0 +1,140 @@
+"""From what a person writes to a model, or to one clear line."""
+
+import pickle
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import tiny
+from reagent import load_model
+from reagent.errors import FileError, InputError, UnknownNameError
+from reagent.models.huggingface import HuggingFaceModel
+
+PROMPT = "The river runs"
+
+
+def test_a_folder_and_a_pair_of_objects_are_the_same_model(tiny_folder: Path) -> None:
+    from_folder = load_model(str(tiny_folder))
+    from_pair = load_model((tiny.network_of("gpt2"), tiny.tokenizer_of("gpt2")))
+    case = from_folder.case(PROMPT)
+    assert case == from_pair.case(PROMPT)
+    scored = [model.score(case.ids[None], case.positions, case.targets) for model in (from_folder, from_pair)]
+    np.testing.assert_allclose(scored[0].logprob, scored[1].logprob, atol=1e-6)
+    assert from_folder.info == {
+        "id": str(tiny_folder), "revision": None, "dtype": "float32", "backend": "transformers"
+    }  # fmt: skip
+
+
+def test_dtype_is_that_which_was_asked_for(tiny_folder: Path) -> None:
+    assert load_model(tiny_folder, dtype="bfloat16").info["dtype"] == "bfloat16"
+    with pytest.raises(UnknownNameError, match=r"unknown dtype 'float8'.*auto, float32, bfloat16, float16"):
+        load_model(tiny_folder, dtype="float8")
+
+
+def test_a_device_that_is_not_there_is_one_clear_error(tiny_folder: Path) -> None:
+    missing = "mps" if not torch.backends.mps.is_available() else "cuda"
+    for device in (missing, "toaster"):
+        with pytest.raises(InputError, match=f"device '{device}' is not available here. Available: auto, cpu"):
+            load_model(tiny_folder, device=device)
+
+
+@pytest.fixture
+def pickled_folder(tiny_folder: Path, tmp_path: Path) -> Path:
+    """A model folder whose weights are a pickle, as many older models on the hub have."""
+    folder = tmp_path / "pickled"
+    shutil.copytree(tiny_folder, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    torch.save(tiny.network_of("gpt2").state_dict(), folder / "pytorch_model.bin")
+    return folder
+
+
+def test_pickled_weights_are_read_as_weights_only(pickled_folder: Path, tiny_folder: Path) -> None:
+    model, same = load_model(pickled_folder), load_model(tiny_folder)
+    assert isinstance(model, HuggingFaceModel)
+    assert model.case(PROMPT) == same.case(PROMPT)
+
+
+class _Attack:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.path,)
+
+
+def test_code_in_a_pickle_is_not_run(pickled_folder: Path, tmp_path: Path) -> None:
+    trap = tmp_path / "pwned"
+    (pickled_folder / "pytorch_model.bin").write_bytes(pickle.dumps(_Attack(trap)))
+    with pytest.raises(FileError, match=r"cannot load a causal language model from .*pickled"):
+        load_model(pickled_folder)
+    assert not trap.exists()
+
+
+def test_a_folder_that_lacks_weights_is_refused_not_filled_with_noise(tiny_folder: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = tmp_path / "holes"
+    shutil.copytree(tiny_folder, folder)
+    weights = load_file(folder / "model.safetensors")
+    del weights["transformer.h.1.mlp.c_fc.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(
+        FileError,
+        match=r"lacks 1 of the weights of a causal language model, first 'transformer\.h\.1\.mlp\.c_fc\.weight'",
+    ):
+        load_model(folder)
+
+
+def test_damaged_weights_are_one_clear_error(tiny_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "damaged"
+    shutil.copytree(tiny_folder, folder)
+    (folder / "model.safetensors").write_bytes(b"not weights")
+    with pytest.raises(FileError, match="cannot load a causal language model"):
+        load_model(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("./nowhere", r"there is no model folder '\./nowhere'"),
+        ("/no/such/model", "there is no model folder"),
+        ("nowhere.gguf", r"nowhere\.gguf"),
+        ("", "the model's name is empty"),
+        (3, r"cannot explain a int: give a name, a folder or a \(model, tokenizer\) pair"),
+        (("a", "b"), r"cannot explain a tuple"),
+    ],
+)
+def test_what_is_no_model_is_one_clear_error(name: object, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        load_model(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_name_says_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # no network in tests
+    with pytest.raises(UnknownNameError, match=r"unknown model 'smollm3', did you mean 'smollm2'\? Known: smollm2"):
+        load_model("smollm3")
+
+
+def test_an_empty_folder_and_a_wrong_file_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="cannot load a causal language model from"):
+        load_model(tmp_path)
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(FileError, match=r"is a file, but not a \.gguf file"):
+        load_model(tmp_path / "notes.txt")
+
+
+def test_a_revision_of_what_has_none_is_an_error(tiny_folder: Path) -> None:
+    for name in (tiny_folder, "smollm2", "some.gguf" if Path("some.gguf").exists() else "./some.gguf"):
+        with pytest.raises(InputError, match="only hub models have revisions"):
+            load_model(name, revision="main")
+
+
+def test_a_model_spread_over_all_devices_answers_the_same(tiny_folder: Path, tiny_model: HuggingFaceModel) -> None:
+    spread = load_model(tiny_folder, device="all")
+    case = tiny_model.case("The river runs through the old town", " and")
+    ids = case.ids[None]
+    found, usual = (model.score(ids, case.positions, case.targets).logprob for model in (spread, tiny_model))
+    assert found == pytest.approx(usual, abs=1e-5)

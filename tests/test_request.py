@@ -1,0 +1,310 @@
+"""Asked the way people ask: planted truths at every level, sums that add up, and bad questions refused in one line."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from reagent import explain
+from reagent.case import Floats, Ids
+from reagent.errors import InputError, UnknownNameError
+from reagent.explanation import Explanation, Token
+from reagent.models.huggingface import HuggingFaceModel
+from reagent.testing.scripted import ScriptedModel
+
+WORDS = [f"w{i}" for i in range(30)] + [f"w{i}." for i in range(30)]
+SENTENCES = " ".join(f"w{i} w{i + 1} w{i + 2}." for i in range(0, 24, 3))  # 8 sentences of 3 words
+
+
+def waits_for(cause: int, position: int, strength: float = 4.0) -> ScriptedModel:
+    """Says "w0" while word `cause` stands at `position`, otherwise "w29"."""
+
+    def logits(context: Ids) -> Floats:
+        table = np.zeros((len(context), len(WORDS)))
+        table[:, 29] = strength / 2
+        if position < context.shape[1]:
+            table[:, 0] = strength * (context[:, position] == cause)
+        return table
+
+    return ScriptedModel(WORDS, logits)
+
+
+def first(why: Explanation) -> str:
+    return why.top(1, why.focus)[0].token.text.strip()
+
+
+# --- units ---
+
+
+def test_the_sentence_that_matters_is_found() -> None:
+    why = explain(waits_for(16, 16), SENTENCES, target=" w0", unit="sentence", probes=60, replacer="random")
+    assert first(why) == "w15 w16 w17."
+    assert len(why.input) == 8
+    assert [len(unit.ids) for unit in why.input] == [3] * 8
+    assert why.unit == "sentence"
+
+
+def test_the_word_that_matters_is_found() -> None:
+    why = explain(waits_for(16, 16), SENTENCES, target=" w0", unit="word", probes=120, replacer="random")
+    assert first(why) == "w16"
+
+
+def test_the_span_that_matters_is_found_and_the_rest_is_never_touched() -> None:
+    model = waits_for(16, 16)
+    begin = SENTENCES.index("w15")
+    spans = [(0, 5), (begin, begin + 7)]
+    seen: list[Ids] = []
+    original = model.score
+    model.score = lambda sequences, *rest: (seen.append(sequences), original(sequences, *rest))[1]  # type: ignore[method-assign]
+    why = explain(model, SENTENCES, target=" w0", spans=spans, probes=20, replacer="random")
+    assert first(why) == "w15 w16"
+    assert [unit.text.strip() for unit in why.input if not unit.protected] == ["w0 w1", "w15 w16"]
+    touched = {int(i) for batch in seen for i in np.flatnonzero((batch != batch[0]).any(0))}
+    assert touched <= {0, 1, 15, 16}
+
+
+def test_summed_words_are_the_sums_of_their_tokens(tiny_model: HuggingFaceModel) -> None:
+    why = explain(tiny_model, "My aunt moved to Japan, unbelievably.", max_new_tokens=3, probes=32)
+    words = why.aggregate("word")
+    assert [unit.text for unit in words.input] == ["My", " aunt", " moved", " to", " Japan", ",", " unbelievably", "."]
+    assert why.effects is not None
+    assert words.effects is not None
+    for t, (row, fine) in enumerate(zip(words.scores, why.scores, strict=True)):
+        assert sum(row) == pytest.approx(1)
+        assert row[len(words.input) :] == fine[len(why.input) :]
+        for unit, score, effect in zip(words.input, row, words.effects[t], strict=False):
+            inside = [i for i, token in enumerate(why.input) if unit.start <= token.start < unit.end]
+            assert score == pytest.approx(sum(fine[i] for i in inside))
+            assert effect == pytest.approx(sum(why.effects[t][i] for i in inside))
+    with pytest.raises(UnknownNameError, match="'verse'"):
+        why.aggregate("verse")
+
+
+@pytest.mark.parametrize("unit", ["token", "word", "sentence", "paragraph"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Tab\there,\r\nand a Windows line.\r\n\r\nNext one.",
+        "Ünï­cöde e\u0301 a\u0308, 日本に住む。東京です。 👩‍👩‍👧‍👦🇯🇵 fin",
+        "العربية ثم English ثم हिन्दी।",
+        "for x in y:\n    print(x)\n",
+    ],
+)
+def test_any_text_can_be_cut_into_units(tiny_model: HuggingFaceModel, text: str, unit: str) -> None:
+    why = explain(tiny_model, text, max_new_tokens=1, unit=unit, probes=8)
+    assert sum(why.scores[0]) == pytest.approx(1)
+    shown = 0
+    for piece in why.input:
+        assert piece.text == text[piece.start : piece.end]
+        assert piece.start <= shown
+        shown = max(shown, piece.end)
+    assert shown == len(text)
+
+
+# --- coarse to fine ---
+
+
+def test_coarse_to_fine_finds_the_sentence_and_then_the_word() -> None:
+    why = explain(waits_for(16, 16), SENTENCES, target=" w0", levels=["sentence", "word"], probes=80, replacer="random")
+    assert why.cost.probes == 80
+    assert first(why) == "w16"
+    (level,) = why.levels
+    assert level.unit == "sentence"
+    coarse = dict(zip((unit.text.strip() for unit in level.units), level.scores[0], strict=True))
+    assert max(coarse, key=lambda text: coarse[text]) == "w15 w16 w17."
+    # The scores add up across levels.
+    assert sum(why.scores[0]) == pytest.approx(1)
+    for unit, score in zip(level.units, level.scores[0], strict=True):
+        inside = [s for part, s in zip(why.input, why.scores[0], strict=True) if unit.start <= part.start < unit.end]
+        assert sum(inside) == pytest.approx(score)
+
+
+def test_a_protected_word_in_a_sentence_that_is_opened_scores_nothing() -> None:
+    class Protects(ScriptedModel):
+        def _tokens(self, text: str) -> tuple[Token, ...]:
+            return tuple(replace(token, protected=token.text.strip() == "w15") for token in super()._tokens(text))
+
+    model = Protects(WORDS, waits_for(16, 16).logits)
+    why = explain(model, SENTENCES, target=" w0", levels=["sentence", "token"], probes=80, replacer="random")
+    assert first(why) == "w16"
+    assert sum(why.scores[0]) == pytest.approx(1)
+    assert why.effects is not None
+    protected = next(i for i, unit in enumerate(why.input) if unit.protected)
+    assert why.input[protected].text == " w15"
+    assert why.scores[0][protected] == why.effects[0][protected] == 0
+
+
+def test_passage_then_sentence_then_word() -> None:
+    half = SENTENCES.index(" w12")
+    spans = [(0, half), (half, len(SENTENCES))]
+    levels = ["span", "sentence", "word"]
+    why = explain(waits_for(16, 16), SENTENCES, target=" w0", spans=spans, levels=levels, probes=120, replacer="random")
+    assert first(why) == "w16"
+    assert [level.unit for level in why.levels] == ["span", "sentence"]
+    assert why.levels[0].scores[0][1] > why.levels[0].scores[0][0]
+
+
+def test_sentences_and_words_inside_spans_only() -> None:
+    spans = [(0, SENTENCES.index(" w12"))]  # w16 stands after it, and cannot be found
+    levels = ["sentence", "word"]
+    why = explain(waits_for(16, 16), SENTENCES, target=" w0", spans=spans, levels=levels, probes=60, replacer="random")
+    outside = [unit for unit in why.input if unit.start >= spans[0][1]]
+    assert outside
+    assert all(unit.protected for unit in outside)
+    why = explain(waits_for(7, 7), SENTENCES, target=" w0", spans=spans, levels=levels, probes=60, replacer="random")
+    assert first(why) == "w7"
+    assert why.levels[0].unit == "sentence"
+
+
+def test_a_long_prompt_goes_coarse_to_fine_by_itself() -> None:
+    prompt = " ".join([SENTENCES] * 20)  # 480 words
+    why = explain(waits_for(16, 400), prompt, target=" w0", probes=100, replacer="random")
+    assert [level.unit for level in why.levels] == ["sentence"]
+    assert why.cost.forward_passes < 105
+    assert why.top(1)[0].token.text.strip() == "w16"
+    plain = explain(waits_for(16, 400), prompt, target=" w0", levels=["token"], probes=100, replacer="random")
+    assert not plain.levels
+
+
+def test_a_first_picture_of_a_long_prompt_is_by_sentences() -> None:
+    pictures: list[Explanation] = []
+    explain(
+        waits_for(16, 16),
+        SENTENCES,
+        target=" w0",
+        levels=["sentence", "word"],
+        replacer="random",
+        progress=lambda now: pictures.append(now.partial) if now.partial else None,  # type: ignore[arg-type]
+    )
+    assert pictures[0].unit == "sentence"
+    assert pictures[-1].unit == "word"
+
+
+# --- what is asked about the output ---
+
+
+def test_a_contrast_asks_for_the_odds_of_two_words() -> None:
+    # The context raises both words alike, and one of them more: only that difference counts.
+    def logits(context: Ids) -> Floats:
+        table = np.zeros((len(context), len(WORDS)))
+        table[:, 0] = 3.0 * (context[:, 0] == 1) + 2.0 * (context[:, 2] == 3)
+        table[:, 5] = 3.0 * (context[:, 0] == 1)
+        return table
+
+    model = ScriptedModel(WORDS, logits)
+    why = explain(model, "w1 w2 w3", target=" w0", contrast=" w5", probes=60, replacer="random")
+    assert why.effects is not None
+    assert why.effects[0] == pytest.approx([0, 0, 2], abs=0.1)
+    assert why.target == {"kind": "contrast", "index": 0, "text": " w5", "ids": [5], "logprob": why.target["logprob"]}
+    both = [math.exp(p) for p in (why.output[0].logprob or 0, why.target["logprob"])]
+    assert math.log(both[0] / both[1]) == pytest.approx(2)
+    plain = explain(model, "w1 w2 w3", target=" w0", probes=60, replacer="random")
+    assert plain.effects is not None
+    assert plain.effects[0][0] > 1
+
+
+def test_a_contrast_is_asked_where_the_two_part(tiny_model: HuggingFaceModel) -> None:
+    why = explain(tiny_model, "My aunt moved", target=" to Japan to", contrast=" to Japan, the", probes=16)
+    assert why.completion.startswith(" to Japan")
+    assert why.focus == len(why.output) - 1 > 0
+    assert why.target["text"] == ","
+
+
+def test_a_phrase_is_explained_as_a_whole() -> None:
+    model = waits_for(16, 16)
+    why = explain(model, SENTENCES, target=" w0 w29 w0", span="w29 w0", probes=80, replacer="random")
+    assert [len(unit.ids) for unit in why.output] == [1, 2]
+    assert why.focus == 1
+    assert why.target == {"kind": "span", "index": 1, "text": "w29 w0"}
+    assert len(why.scores[1]) == len(why.input) + 1
+
+
+def test_paper_preset_answers_contrasts_and_phrases_too() -> None:
+    for asked in ({"contrast": " w29"}, {"span": "w0"}):
+        why = explain(
+            waits_for(3, 3), SENTENCES, target=" w0", preset="paper", max_steps=300, keep=2, top_k=1, replacer="random",
+            unit="word", **asked,
+        )  # fmt: skip
+        assert "w3" in [row.token.text.strip() for row in why.top(3)]
+
+
+def test_what_if_says_what_the_model_would_have_said() -> None:
+    why = explain(waits_for(16, 16), SENTENCES, target=" w0", what_if=True, probes=120, replacer="random")
+    (one,) = why.what_if
+    assert why.input[one.position].text.strip() == "w16"
+    assert one.replacement.strip() in WORDS
+    assert one.replacement.strip() != "w16"
+    assert one.answers[0][0] == " w29"
+    assert one.probability < math.exp(why.output[0].logprob or 0)
+    assert explain(waits_for(16, 16), SENTENCES, target=" w0", probes=120, replacer="random").what_if == ()
+
+
+# --- bad questions ---
+
+
+@pytest.mark.parametrize(
+    ("asked", "complaint"),
+    [
+        ({"unit": "verse"}, "unknown unit 'verse'"),
+        ({"spans": []}, "there are no spans"),
+        ({"spans": [(0, 5), (3, 8)]}, "overlaps"),
+        ({"spans": [(0, 500)]}, "leaves the text"),
+        ({"spans": [(4, 2)]}, "is empty"),
+        ({"spans": [(0, 1), (1, 2)]}, "has no token of its own"),
+        ({"spans": [(0, 5)], "unit": "word"}, "leave out unit 'word'"),
+        ({"levels": ["word", "sentence"]}, "from coarse to fine"),
+        ({"levels": ["chapter"]}, "unknown level 'chapter'"),
+        ({"levels": ["span", "word"]}, "the level 'span' needs spans"),
+        ({"levels": ["sentence", "word"], "preset": "paper"}, "one level only"),
+        ({"levels": ["sentence", "word"], "probes": 1}, "2 levels need at least 2 probes"),
+        ({"contrast": " w0"}, "the contrast is the target itself"),
+        ({"contrast": " w0 w1"}, "do not part"),
+        ({"contrast": ""}, "the contrast is empty"),
+        ({"span": ""}, "the span is empty"),
+        ({"span": "w7"}, "does not contain 'w7'"),
+        ({"span": "w0", "contrast": " w2"}, "not both"),
+    ],
+)
+def test_a_bad_question_is_refused_in_one_line(asked: dict[str, object], complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint) as caught:
+        explain(waits_for(1, 0), "w1 w2 w3", target=" w0", replacer="random", **asked)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+
+
+def test_a_contrast_that_the_model_says_by_itself_is_refused() -> None:
+    with pytest.raises(InputError, match="what the model says by itself"):
+        explain(waits_for(1, 0), "w1 w2 w3", max_new_tokens=1, contrast=" w0", replacer="random")
+
+
+def test_a_phrase_that_stands_there_twice_is_ambiguous() -> None:
+    with pytest.raises(InputError, match="more than once"):
+        explain(waits_for(1, 0), "w1 w2", target=" w0 w0", span="w0", replacer="random")
+
+
+def test_a_chat_needs_a_model_that_chats() -> None:
+    with pytest.raises(InputError, match="a chat needs a model that has a chat template"):
+        explain(waits_for(1, 0), [{"role": "user", "content": "w1 w2"}], replacer="random")
+
+
+def test_a_stride_goes_with_neither_a_span_nor_a_contrast() -> None:
+    model = waits_for(16, 16)
+    for asked in ({"stride": 0}, {"stride": 2, "span": "w0"}, {"stride": 2, "contrast": " w1"}):
+        with pytest.raises(InputError, match="stride must be at least 1"):
+            explain(model, SENTENCES, max_new_tokens=2, **asked)
+
+
+def test_who_listens_hears_the_output_before_it_is_explained(tiny_model: HuggingFaceModel) -> None:
+    heard: list[str] = []
+    why = explain(waits_for(1, 0), "w1 w2", target=" w0", replacer="random", answered=heard.append)
+    assert heard == [why.completion] == [" w0"]
+    order: list[str] = []
+    explain(
+        tiny_model,
+        "My aunt moved",
+        max_new_tokens=2,
+        probes=4,
+        answered=lambda text: order.append(text),
+        progress=lambda _: order.append("probes"),
+    )
+    assert order.index("probes") == 3  # two tokens as they came, and the whole
