@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reagent.api.evaluate import EvaluationConfig, evaluate_together
-from reagent.api.explain import explain
+from reagent.api.explain import run
 from reagent.bench import codec
 from reagent.bench.choosing import choose
 from reagent.bench.plan import Job, Planned, Source
@@ -21,6 +21,7 @@ from reagent.metrics.soft import SOFT
 from reagent.models.base import Model as Loaded
 from reagent.models.distributions import reads_embeddings
 from reagent.models.load import load_model
+from reagent.request import ExplainRequest
 
 
 class ModelLoadError(Exception):
@@ -181,17 +182,16 @@ def _explain(
             method = {**now.partial.method, "max_steps": now.done}
             earlier.append((shorter[now.done], replace(now.partial, method=method)))
 
-    why = explain(
-        model,
+    request = ExplainRequest.build(
         job.example.prompt,
         target=job.example.target,
         max_new_tokens=job.max_new_tokens,
         stride=job.stride,
-        levels=("token",),
+        units=("token",),
         seed=job.own_seed,
-        progress=look,
-        **entry.call(),
+        **entry.arguments(),
     )
+    why = run(model, request, look)
     return why, earlier
 
 
@@ -199,7 +199,7 @@ def _on_the_way(short: MethodConfig, long: MethodConfig) -> bool:
     """Whether `short` is what `long` is after fewer steps."""
 
     def rest(entry: MethodConfig) -> Any:
-        return entry.call() | {"max_steps": None}
+        return entry.arguments() | {"options": {**entry.options, "max_steps": None}}
 
     both = short.options.get("stop") is False and short.options.get("runs") == 1
     return both and rest(short) == rest(long) and short.options["max_steps"] < long.options["max_steps"]

@@ -10,8 +10,19 @@ rehearsing.py what an explanation would take
 serving.py    the page
 """
 
+import re
 import sys
 from collections.abc import Sequence
+
+FLAGS = {  # of Python arguments that are spelled otherwise on the command line
+    "max_new_tokens": "--max-new-tokens",
+    "prompt_spans": "--spans",
+    "target_span": "--span",
+    "what_if": "--what-if",
+    "replacer_options": "--candidates, --masked-lm and --weighted",
+    "max_steps": "--max-steps",
+    "top_k": "--top-k",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -59,5 +70,14 @@ def _explain_failure(error: Exception) -> int:
         message, code = f"{error.format_message()} (see reagent --help)", 2
     else:
         message, code = f"unexpected {type(error).__name__}: {error} (run again with --debug for details)", 1
-    print("error: " + " ".join(message.split()), file=sys.stderr)
+    print("error: " + _with_flags(" ".join(message.split())), file=sys.stderr)
     return code
+
+
+def _with_flags(message: str) -> str:
+    """Library messages name Python arguments; here they become the flags of the command line.
+
+    >>> _with_flags("max_new_tokens must be at least 1, got 0")
+    '--max-new-tokens must be at least 1, got 0'
+    """
+    return re.sub(rf"(?<![\w'-])({'|'.join(FLAGS)})(?![\w'])", lambda match: FLAGS[match.group()], message)

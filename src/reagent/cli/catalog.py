@@ -14,9 +14,10 @@ models_app = typer.Typer(
 
 def methods() -> None:
     """List the attribution methods, their presets and options, what they need from a model and what they cost."""
-    from reagent.methods import METHODS
+    from reagent.methods import find_method, method_names
 
-    for name, entry in METHODS.items():
+    for name in method_names():
+        entry = find_method(name)
         typer.echo(f"{name}: {entry.summary}")
         typer.echo(f"    needs: {entry.needs}; forward passes: {entry.cost}")
         for preset, (settings, summary) in entry.presets.items():

@@ -1,0 +1,5 @@
+"""x"""
+
+from reagent.testing.scripted import ScriptedModel
+
+__all__ = ["ScriptedModel"]
