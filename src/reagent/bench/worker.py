@@ -8,10 +8,10 @@ from typing import Any
 from reagent.api.evaluate import EvaluationConfig, evaluate_together
 from reagent.api.explain import run
 from reagent.bench import codec
-from reagent.bench.choosing import choose
 from reagent.bench.plan import Job, Planned, Source
 from reagent.bench.records import Cell, Known
 from reagent.bench.suite import MethodConfig, Model
+from reagent.data import filter_examples
 from reagent.errors import FileError
 from reagent.evaluation import Evaluation
 from reagent.explanation import Explanation
@@ -47,7 +47,7 @@ class Worker:
         """What the model is, and which examples of filtered datasets it gets; `sources` are (name, source, size)."""
         model = self._load()
         try:
-            kept = {name: choose(source.whole, model, size, source.seed) for name, source, size in sources}
+            kept = {name: filter_examples(source.whole, model, size, source.seed) for name, source, size in sources}
         except Exception as error:  # a model that loads, and answers nothing
             raise ModelLoadError(one_line(error)) from error
         return Known(

@@ -39,9 +39,11 @@ def replacers() -> None:
 
 def datasets() -> None:
     """List the data sets: what is bundled, of what size and licence, and where the whole of it is."""
-    from reagent.data import DATASETS
+    from reagent.data import dataset_names, find_dataset
 
-    for name, entry in DATASETS.items():
+    for name in dataset_names():
+        entry = find_dataset(name)
+        assert entry is not None
         bundled = entry.load()
         words = [len(example.prompt.split()) for example in bundled.examples]
         groups = len({example.group for example in bundled.examples})
