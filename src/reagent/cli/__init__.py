@@ -10,6 +10,7 @@ rehearsing.py what an explanation would take
 serving.py    the page
 """
 
+import logging
 import re
 import sys
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     end = words.index("--") if "--" in words else len(words)
     debug = "--debug" in words[:end]
     words = [word for i, word in enumerate(words) if i >= end or word != "--debug"]
+    _log_to_stderr(logging.DEBUG if debug else logging.INFO)
     if debug:
         sys.exit(_run(words))
     try:
@@ -44,6 +46,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         code = _explain_failure(error)
     sys.exit(code)
+
+
+def _log_to_stderr(level: int) -> None:
+    """Show what the library logs, one line each, on standard error."""
+    logger = logging.getLogger("reagent")
+    logger.setLevel(level)
+    if not any(isinstance(handler, _StderrHandler) for handler in logger.handlers):
+        logger.addHandler(_StderrHandler())
+
+
+class _StderrHandler(logging.Handler):
+    """Writes to the standard error of the moment, which tests and progress bars replace."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"reagent: {record.getMessage()}", file=sys.stderr, flush=True)
 
 
 def _run(words: list[str]) -> int:
