@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from reagent.bench.codec import asked_rows
+from reagent.bench.codec import explained_rows
 from reagent.bench.records import Cell
 from reagent.evaluation import Result
 from reagent.explanation import Explanation
@@ -153,7 +153,7 @@ def targets_of(cell: Cell) -> tuple[int, ...]:
     """The output tokens that were looked at; without an evaluation, those that were asked about."""
     if cell.evaluation is not None:
         return cell.evaluation.targets
-    return () if cell.explanation is None else tuple(asked_rows(cell.explanation))
+    return () if cell.explanation is None else tuple(explained_rows(cell.explanation))
 
 
 def annotation(cell: Cell) -> Annotation | None:
