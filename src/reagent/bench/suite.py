@@ -155,7 +155,7 @@ def parse(text: str, name: str) -> Suite:
     for key in data:
         if key not in allowed:
             raise UnknownNameError(
-                f"config of {owner}", key, [*sorted(allowed), "models", "datasets", "methods", "metrics"]
+                f"entry of {owner}", key, [*sorted(allowed), "models", "datasets", "methods", "metrics"]
             )
     suite = Suite(
         name=str(data.get("name", name)),
