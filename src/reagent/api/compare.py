@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from reagent.api.explain import check_choices, explain
+from reagent.comparison import Comparison
 from reagent.errors import InputError
-from reagent.explanation import Explanation
 from reagent.methods import Progress, replaces
 from reagent.models.base import Model
 from reagent.models.load import load_model
@@ -26,7 +26,7 @@ def compare(
     replacer_options: Mapping[str, Any] | None = None,
     progress: Callable[[str, Progress], None] | None = None,
     **asked: Any,
-) -> tuple[Explanation, ...]:
+) -> Comparison:
     """Explain `prompt` by each of `methods`, each an id or, with a preset, `id:preset`.
 
     `options` are hyperparameters by method, `{"lime": {"samples": 100}}`; everything else is as in `explain`.
@@ -44,7 +44,7 @@ def compare(
     for name, job in jobs.items():
         report = None if progress is None else _named(progress, name)
         found.append(explain(known, prompt, **job, **asked, progress=report))
-    return tuple(found)
+    return Comparison(found)
 
 
 def check_methods(

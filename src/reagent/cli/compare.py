@@ -1,7 +1,6 @@
 """`reagent compare`."""
 
 from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,7 @@ from reagent.cli import arguments as o
 from reagent.errors import InputError
 
 if TYPE_CHECKING:
-    from reagent.explanation import Explanation
+    from reagent.comparison import Comparison
 
 DEFAULT = "reagent,occlusion,lime,integrated_gradients,attention"
 
@@ -70,7 +69,6 @@ def compare(
     from reagent.cli.progress import progress_bar
     from reagent.methods import METHODS
     from reagent.methods.base import Progress
-    from reagent.views.comparison import show_comparison
 
     question = Question(
         prompt, file, target, max_new_tokens, unit, spans, marked, None, span, contrast, chat, system, messages, token,
@@ -92,7 +90,7 @@ def compare(
         found = compare_methods(loaded, text, chosen, options=options, progress=named, **asked)
     _write(found, json, html, latex, token)
     if json != "-" and not quiet:
-        show_comparison(found, target=token)
+        found.show(target=token)
 
 
 def _by_method(pairs: list[str] | None) -> dict[str, dict[str, Any]]:
@@ -108,20 +106,13 @@ def _by_method(pairs: list[str] | None) -> dict[str, dict[str, Any]]:
 
 
 def _write(
-    found: Sequence["Explanation"], json: str | None, html: Path | None, latex: Path | None, token: int | None
+    comparison: "Comparison", json: str | None, html: Path | None, latex: Path | None, token: int | None
 ) -> None:
-    from json import dumps
-
-    from reagent.atomic_io import atomic_write
-    from reagent.views.comparison import comparison_page
-    from reagent.views.comparison import latex as as_latex
-
-    text = dumps([why.to_dict() for why in found], ensure_ascii=False, allow_nan=False)
     if json not in (None, "-"):
-        atomic_write(str(json), text + "\n")
+        comparison.save(str(json))
     if html is not None:
-        atomic_write(html, comparison_page(found))
+        comparison.to_html(html)
     if latex is not None:
-        atomic_write(latex, as_latex(found, target=token))
+        comparison.to_latex(latex, target=token)
     if json == "-":
-        typer.echo(text)
+        typer.echo(comparison.to_json())

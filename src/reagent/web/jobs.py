@@ -23,8 +23,8 @@ from reagent.explanation import Explanation
 from reagent.methods import Progress
 from reagent.models.base import Model
 from reagent.models.cache import say
-from reagent.views.html import view_data
-from reagent.views.text import shortened
+from reagent.views.html import to_view_data
+from reagent.views.text import shorten
 from reagent.web.config import Limits
 from reagent.web.storage import ExplanationStore
 
@@ -154,7 +154,9 @@ class JobQueue:
         why = None if job is not None else self.shelf.get(name)
         if why is None:
             return job
-        return Job(name, {}, JobState(JobStatus.DONE, why.completion, why.cost.probes, why.cost.probes, view_data(why)))
+        return Job(
+            name, {}, JobState(JobStatus.DONE, why.completion, why.cost.probes, why.cost.probes, to_view_data(why))
+        )
 
     def cancel(self, job: Job) -> None:
         """A job that waits is gone at once, one that runs at its next step."""
@@ -205,7 +207,7 @@ class JobQueue:
         try:
             why = explain(self.model, **job.call, progress=steps.progress, answered=steps.answered)
             steps.check()
-            view = view_data(why)
+            view = to_view_data(why)
             self._keep(job.name, why)
             job.tell(replace(job.look, state=JobStatus.DONE, answer=why.completion, view=view))
         except CancelledError:
@@ -224,7 +226,7 @@ class JobQueue:
             self.shelf.put(name, why)
         except FileError as error:  # a full disk takes the link, not the answer
             say(str(error))
-        entry = {"id": name, "prompt": shortened(why.prompt, NAME_LENGTH), "completion": why.completion}
+        entry = {"id": name, "prompt": shorten(why.prompt, NAME_LENGTH), "completion": why.completion}
         self.history.appendleft(entry | {"method": why.method["id"], "created": why.created})
 
     def _forget(self) -> None:
@@ -258,6 +260,6 @@ class _Steps:
         self.check()
         look = replace(self.job.look, done=now.done, total=now.total)
         if isinstance(now.partial, Explanation) and time.monotonic() - self._drawn > REFINED:
-            look = replace(look, view=view_data(now.partial))
+            look = replace(look, view=to_view_data(now.partial))
             self._drawn = time.monotonic()
         self.job.tell(look)
