@@ -105,7 +105,7 @@ class Comparison(Sequence[Explanation]):
         return comparison_to_frame(self)
 
     def _repr_html_(self) -> str | None:
-        """The form in a notebook; None, which stands for `repr`, where the explanations differ in more than method."""
+        """Render for a notebook; None, so that it shows the `repr`, where the views cannot show the explanations."""
         from reagent.views.comparison import render_fragment
 
         try:

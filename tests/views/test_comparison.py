@@ -247,8 +247,8 @@ def test_shared_facts_are_printed_once() -> None:
 
 
 def data_of(text: str) -> object:
-    [found] = re.findall(r'<script type="application/json" class="reagent-data">(.*?)</script', text, re.S)
-    return json.loads(found)
+    [data] = re.findall(r'<script type="application/json" class="reagent-data">(.*?)</script', text, re.S)
+    return json.loads(data)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -399,9 +399,9 @@ def boxes(why: Explanation, target: int | None = None) -> list[tuple[str, str]]:
 
 
 def test_shades_are_shares_of_the_largest_score() -> None:
-    found = dict(boxes(make()))
-    assert found["Japan"] == ",".join(f"{value:g}" for value in FULL)
-    assert [float(value) for value in found["aunt"].split(",")] == pytest.approx(
+    colours = dict(boxes(make()))
+    assert colours["Japan"] == ",".join(f"{value:g}" for value in FULL)
+    assert [float(value) for value in colours["aunt"].split(",")] == pytest.approx(
         [1 - (1 - value) / 30 for value in FULL], abs=1e-3
     )
     assert {colour for _, colour in boxes(make(zero=True))} == {"1,1,1"}

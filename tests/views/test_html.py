@@ -29,8 +29,8 @@ from views.samples import (
 
 
 def data_of(text: str) -> dict[str, object]:
-    [found] = re.findall(r'<script type="application/json" class="reagent-data">(.*?)</script', text, re.S)
-    return json.loads(found)  # type: ignore[no-any-return]
+    [data] = re.findall(r'<script type="application/json" class="reagent-data">(.*?)</script', text, re.S)
+    return json.loads(data)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("name", every_kind())

@@ -44,10 +44,10 @@ class Shading:
         answer = self.pieces[len(pieces)].text if with_answer else ""
         starts = [i for i, piece in enumerate(pieces) if piece.kind is Kind.ROLE]
         if not starts:
-            return _append_answer(self._text(pieces, weights), answer)
+            return _append_answer(self._render_text(pieces, weights), answer)
         grid = Table.grid("", "", padding=(0, 2))
         for start, stop in pairwise((*starts, len(pieces))):
-            text = self._text(pieces[start + 1 : stop], weights)
+            text = self._render_text(pieces[start + 1 : stop], weights)
             if stop == len(pieces):
                 text = _append_answer(text, answer)
             if text:
@@ -69,7 +69,7 @@ class Shading:
         swatches = [("   ", shade) for shade in SHADES[1:]]
         return Text.assemble(("score 0 ", "dim"), *swatches, (f" {largest}", "dim"))
 
-    def _text(self, pieces: Sequence[Piece], weights: Sequence[float]) -> Text:
+    def _render_text(self, pieces: Sequence[Piece], weights: Sequence[float]) -> Text:
         largest = max(weights, default=0.0) or 1.0
         order = sorted(range(len(weights)), key=lambda i: -weights[i])
         is_strong = [weight > 0 and weight >= MIN_BRACKETED_SHARE * largest for weight in weights]

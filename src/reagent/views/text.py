@@ -29,7 +29,7 @@ _INVISIBLE = {*_JOINERS, "\u200e", "\u200f", "\u061c", *map(chr, range(0xFE00, 0
 
 
 class Kind(StrEnum):
-    """What a piece of running text is."""
+    """The kinds of pieces of running text."""
 
     TOKEN = "token"
     CONTINUED = "continued"  # a later token of a character
