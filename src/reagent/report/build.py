@@ -16,8 +16,8 @@ from reagent.report.tables.pairwise import pairwise_tables, pairwise_tests
 from reagent.report.tables.rationales import rationale_tables
 from reagent.report.tables.sharpness import sharpness_table
 from reagent.report.tables.study import averages, beside_the_paper, cost_table, full_table, lds_table
-from reagent.views.summary import words
-from reagent.views.text import shortened
+from reagent.views.summary import join_values
+from reagent.views.text import shorten
 
 ERROR_LENGTH = 300
 _WORDS = {
@@ -97,7 +97,7 @@ class _Parts:
 
 def _failures(failures: Sequence[Failure]) -> Table:
     """Equal errors of one entry in one line."""
-    counts = Counter((f.model, f.dataset, f.label, shortened(f.error, ERROR_LENGTH)) for f in failures)
+    counts = Counter((f.model, f.dataset, f.label, shorten(f.error, ERROR_LENGTH)) for f in failures)
     return Table(
         id="failures",
         title="What failed",
@@ -124,7 +124,7 @@ def _facts(run: Run) -> Iterable[tuple[str, str]]:
     known = facts.get("models")
     for model in run.models:
         info = known.get(model) if isinstance(known, Mapping) else None
-        yield "model", f"{model} ({words(info, 'id', 'revision', 'dtype', 'backend')})" if info else model
+        yield "model", f"{model} ({join_values(info, 'id', 'revision', 'dtype', 'backend')})" if info else model
     for dataset in run.datasets:
         rows = [row for row in run.rows if row.dataset == dataset]
         examples, lengths = len({row.example for row in rows}), [row.units for row in rows]

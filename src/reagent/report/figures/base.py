@@ -12,8 +12,8 @@ from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
 
 from reagent.report.contents import Drawing
-from reagent.views.plots import COLOUR, DPI, drawn, fonts, require_matplotlib
-from reagent.views.text import shortened, visible
+from reagent.views.plots import COLOUR, DPI, find_fonts, replace_missing_glyphs, require_matplotlib
+from reagent.views.text import sanitize, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,7 +39,7 @@ class Sheet:
         return {"fontfamily": self.families, "fontsize": size, "parse_math": False, "usetex": False}
 
     def words(self, text: str, length: int = NAME_LENGTH) -> str:
-        return drawn(shortened(" ".join(visible(text).split()), length), self.drawable)
+        return replace_missing_glyphs(shorten(" ".join(sanitize(text).split()), length), self.drawable)
 
     def tidy(self, axes: "Axes") -> None:
         """No box around the picture, and quiet ticks."""
@@ -93,7 +93,7 @@ def colour_of(method: str) -> str:
 
 @cache
 def _fonts() -> tuple[list[str], frozenset[int]]:
-    return fonts()
+    return find_fonts()
 
 
 @contextmanager

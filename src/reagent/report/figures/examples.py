@@ -16,7 +16,7 @@ from reagent.report.figures.base import EDGE, INK, LINES, QUIET, Sheet, colour_o
 from reagent.report.load import Records, Run, annotation, natural, targets_of
 from reagent.report.tables.base import Missing
 from reagent.views.plots import COLOUR, LABEL_LENGTH, LABEL_WIDTH
-from reagent.views.text import before, labels, quoted, running, shortened
+from reagent.views.text import labels, mark_whitespace, pieces_before, shorten, split_into_pieces
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -163,10 +163,10 @@ def _example(place: _Place, title: str, cells: Sequence[Cell]) -> Example:
     return Example(
         place=place,
         level=first.level,
-        units=[shortened(names[i], LABEL_LENGTH) for i in drawn],
+        units=[shorten(names[i], LABEL_LENGTH) for i in drawn],
         pieces=[
             (piece.text, None if piece.position is None else at.get(piece.position))
-            for piece in before(len(why.input), running(why))
+            for piece in pieces_before(len(why.input), split_into_pieces(why))
             if piece.position is None or piece.position in at
         ],
         scores={cell.label: _mean(cell)[drawn] for cell in cells},
@@ -188,8 +188,8 @@ def _mean(cell: Cell) -> Floats:
 
 def _output(why: Explanation, targets: Sequence[int]) -> str:
     if len(targets) == 1:
-        return f"“{quoted(why.output[targets[0]].text)}”"
-    return f"“{shortened(quoted(why.completion), SAID_LENGTH)}” (mean over {len(targets)} of its tokens)"
+        return f"“{mark_whitespace(why.output[targets[0]].text)}”"
+    return f"“{shorten(mark_whitespace(why.completion), SAID_LENGTH)}” (mean over {len(targets)} of its tokens)"
 
 
 def _file(example: Example) -> str:

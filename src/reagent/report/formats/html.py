@@ -11,7 +11,7 @@ from string import Template
 from reagent.report.contents import Contents, Drawing, Section, Shaded
 from reagent.report.figures.base import inline
 from reagent.report.tables.base import Column, Missing, Table, TableCell
-from reagent.views.text import visible
+from reagent.views.text import sanitize
 
 LONG = 48  # characters, from which on an entry may take several lines
 LEAST_WIDTH = 38  # rem that a figure keeps on a phone, where it then scrolls
@@ -34,7 +34,7 @@ def page(contents: Contents, lead: str) -> str:
 
 def text(words: str) -> str:
     """Words as HTML shows them, with everything visible that could hide."""
-    return escape(visible(words))
+    return escape(sanitize(words))
 
 
 def _facts(facts: Sequence[tuple[str, str]]) -> str:

@@ -6,8 +6,8 @@ from string import Template
 
 from reagent.report.contents import Contents, Drawing, Shaded
 from reagent.report.tables.base import Column, Table, TableCell
-from reagent.views.latex import FULL, escaped
-from reagent.views.text import visible
+from reagent.views.latex import FULL, escape_latex
+from reagent.views.text import sanitize
 
 _TABLE = r"""% Needs \usepackage{booktabs,graphicx}. Scripts other than Latin need XeLaTeX or LuaLaTeX.
 \begin{table*}[htp]
@@ -84,7 +84,7 @@ def text(words: str) -> str:
     >>> text("π at 50 % ↓")
     '$\\\\pi$ at 50 \\\\% $\\\\downarrow$'
     """
-    return escaped(" ".join(visible(words).split())).translate(_SIGNS)
+    return escape_latex(" ".join(sanitize(words).split())).translate(_SIGNS)
 
 
 def table(table: Table) -> str:

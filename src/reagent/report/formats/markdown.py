@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from reagent.report.contents import Contents, Drawing
 from reagent.report.tables.base import Column, Table, TableCell
-from reagent.views.text import visible
+from reagent.views.text import sanitize
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 
@@ -16,7 +16,7 @@ def escaped(text: str) -> str:
     >>> escaped("a|b_c\nd*")
     'a\\|b\\_c d\\*'
     """
-    return _SPECIAL.sub(r"\\\1", " ".join(visible(text).split()))
+    return _SPECIAL.sub(r"\\\1", " ".join(sanitize(text).split()))
 
 
 def table(table: Table) -> str:
