@@ -42,7 +42,7 @@ def test_run_run_again_and_look(call, toml: Path, tmp_path: Path) -> None:
     assert f"reagent bench report {out}" in told
     code, _, told = call("bench", "run", toml, "--out", out, "--limit", 1)
     assert code == 0
-    assert "nothing was missing" in told
+    assert "nothing to do" in told
     assert call("bench", "run", toml, "--out", out, "--limit", 1, "--quiet") == (0, "", "")
 
 
@@ -69,7 +69,7 @@ def test_prompts_in_bulk(call, tiny_folder: Path, tmp_path: Path) -> None:
     assert [why.prompt for why in explained] == ["The river runs through", "My aunt moved to Japan"]
     assert all(len(why.output) == 2 and why.method["probes"] == 8 for why in explained)
     code, _, told = call("bench", "explain", prompts, "--out", out, "--json", lines, *words)
-    assert "nothing was missing" in told
+    assert "nothing to do" in told
 
 
 def test_prompts_in_bulk_can_be_measured(call, tiny_folder: Path, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_every_option_reaches_the_method(explain) -> None:
         ([PROMPT, "--json", "/no/such/folder/a.json"], "there is no folder '/no/such/folder'"),
         ([PROMPT, "--html", "/proc/a.html"], "cannot write '/proc/a.html'"),
         ([PROMPT, "--png", "/"], "it is a folder"),
-        ([PROMPT, "--token", "10"], "there will be no output token 10"),
+        ([PROMPT, "--token", "10"], "there is no output token 10"),
         ([PROMPT, "--revision", "main"], "only hub models have revisions"),
         ([PROMPT, "--json", "x" * 300], "cannot write"),
         ([PROMPT, "--runs", "0"], "runs of preset 'paper' must be a whole number from 1 to 1000000, got 0"),

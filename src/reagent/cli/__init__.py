@@ -1,13 +1,16 @@
-"""The command line: it parses, calls the library and chooses a view, nothing else.
+"""The command line: it parses options, calls the library and chooses a view.
 
 app.py        the commands
-options.py    the options that several of them share
-question.py   from options to what is asked
-benching.py   measuring and explaining in bulk
-catalog.py    commands that list what there is
-progress.py   the bar on standard error
-rehearsing.py what an explanation would take
-serving.py    the page
+explain.py    reagent explain, reagent show
+compare.py    reagent compare
+evaluate.py   reagent evaluate
+bench.py      reagent bench
+serve.py      reagent serve
+catalog.py    reagent methods, replacers, datasets, models
+arguments.py  options that several commands share
+parsing.py    from options to the arguments of a request
+dry_run.py    the cost of an explanation before it runs
+progress.py   progress bars on standard error
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""The options that several commands share, each written once."""
+"""The options that several commands share, each declared once."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ Target = Annotated[
     typer.Option(
         "--target",
         metavar="TEXT",
-        help="Explain this continuation. Taken literally: begin it with a space where a word begins. "
+        help="Explain this continuation, taken literally: start it with a space if a word starts there. "
         "By default the model's own greedy continuation.",
     ),
 ]
@@ -33,44 +33,45 @@ Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a h
 
 Tokenizer = Annotated[
     str | None,
-    typer.Option(metavar="T", help="Server: its tokenizer, where it does not tell its tokens: id or folder."),
+    typer.Option(
+        metavar="T", help="Server: its tokenizer (hub id or folder), if the server does not return token ids."
+    ),
 ]
-Cache = Annotated[
-    Path | None, typer.Option(metavar="F", help="Server: keep its replies in this file, and never pay for one twice.")
-]
-Concurrency = Annotated[int | None, typer.Option(metavar="N", help="Server: requests under way at once (8).")]
+Cache = Annotated[Path | None, typer.Option(metavar="F", help="Server: cache its responses in this file.")]
+Concurrency = Annotated[int | None, typer.Option(metavar="N", help="Server: concurrent requests (8).")]
 Rate = Annotated[float | None, typer.Option(metavar="R", help="Server: requests per second, at most.")]
 Recover = Annotated[
-    bool, typer.Option("--recover", help="Server: exact values of targets that it does not list, by logit_bias.")
+    bool, typer.Option("--recover", help="Server: recover the exact log-probability of unlisted targets by logit_bias.")
 ]
 ServerSettings = Annotated[
     list[str] | None,
     typer.Option("--server", metavar="NAME=VALUE", help="Server: timeout, retries, backoff, top, as --server top=5."),
 ]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only tell how many requests and tokens the explanation would take at most.")
-]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print an upper bound of the requests and tokens.")]
 
-# --- what is asked ---
+# --- the question ---
 
-Unit = Annotated[str, typer.Option(help="What is replaced and scored whole: token, word, sentence or paragraph.")]
+Unit = Annotated[str, typer.Option(help="The unit that is replaced and scored: token, word, sentence or paragraph.")]
 Spans = Annotated[
     Path | None,
-    typer.Option("--spans", metavar="F.json", help="Score these characters of the prompt, [[start, end], …]."),
+    typer.Option(
+        "--spans", "--prompt-spans", metavar="F.json", help="Score these characters of the prompt, [[start, end], …]."
+    ),
 ]
 Marked = Annotated[
-    bool, typer.Option("--marked", help="Score the parts of the prompt that stand in ⟦ ⟧; all else stays as it is.")
+    bool, typer.Option("--marked", help="Score the parts of the prompt inside ⟦ ⟧ and keep everything else.")
 ]
 Levels = Annotated[
     str | None,
     typer.Option(
         metavar="A,B,…",
-        help="fast: units from coarse to fine, as paragraph,sentence,word. By itself, a prompt of more than 400 "
-        "tokens is explained by sentences first; --levels token does not.",
+        help="fast: units from coarse to fine, as paragraph,sentence,word. By default a prompt of more than 400 "
+        "tokens starts with sentences; --levels token does not.",
     ),
 ]
 Phrase = Annotated[
-    str | None, typer.Option("--span", metavar="TEXT", help="Explain this phrase of the output as a whole.")
+    str | None,
+    typer.Option("--span", "--target-span", metavar="TEXT", help="Explain this phrase of the output as a whole."),
 ]
 Contrast = Annotated[
     str | None, typer.Option("--contrast", metavar="TEXT", help="Explain why the model did not say this instead.")
@@ -88,20 +89,20 @@ Messages = Annotated[
 
 # --- the replacer ---
 
-ReplacerName = Annotated[str, typer.Option("--replacer", help="What stands in for a token. See: reagent replacers.")]
-Candidates = Annotated[int | None, typer.Option(metavar="N", help="Replacer: how many proposals for each position.")]
+ReplacerName = Annotated[str, typer.Option("--replacer", help="The source of replacements. See: reagent replacers.")]
+Candidates = Annotated[int | None, typer.Option(metavar="N", help="Replacer: the number of candidates for each token.")]
 MaskedLM = Annotated[
     str | None, typer.Option("--masked-lm", metavar="M", help="Replacer roberta: hub id or folder of a masked LM.")
 ]
 Weighted = Annotated[
-    bool | None, typer.Option("--weighted", help="Replacer: draw proposals by their probability, not uniformly.")
+    bool | None, typer.Option("--weighted", help="Replacer: sample candidates by their probability, not uniformly.")
 ]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same explanation.")]
 
-# --- where it goes ---
+# --- output ---
 
 Json = Annotated[
-    str | None, typer.Option("--json", metavar="F", help="Write JSON; - writes it, alone, to standard output.")
+    str | None, typer.Option("--json", metavar="F", help="Write JSON; - writes only JSON to standard output.")
 ]
 Html = Annotated[Path | None, typer.Option("--html", metavar="F", help="Write one self-contained HTML page.")]
 Png = Annotated[Path | None, typer.Option("--png", metavar="F", help="Write a plot.")]
@@ -109,4 +110,4 @@ OutputToken = Annotated[
     int | None,
     typer.Option("--token", metavar="N", help="Show output token N in full, numbered as in the overview (from 0)."),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No progress, no picture: only the files asked for.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress and no output, only the requested files.")]

@@ -69,10 +69,10 @@ def run(
         typer.echo(_estimate(chosen, missing_jobs(chosen, selection, out)))
         return
     if chosen.needs and not quiet:
-        typer.echo(f"{chosen.name} needs {chosen.needs}; --dry-run tells how much it is", err=True)
+        typer.echo(f"{chosen.name} needs {chosen.needs}; --dry-run prints the cost", err=True)
     _run(chosen, out, selection, engine, workers, address, quiet)
     if not quiet:
-        typer.echo(f"look at it: reagent bench report {out} --out {out.with_suffix('')}", err=True)
+        typer.echo(f"next: reagent bench report {out} --out {out.with_suffix('')}", err=True)
 
 
 @bench_app.command()
@@ -112,19 +112,22 @@ def explain(
     retry_failed: RetryFailed = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """Explain every prompt of a file. Killed, it goes on where it stopped.
+    """Explain every prompt of a file; resumable.
 
     Example: reagent bench explain prompts.txt --out prompts.sqlite --json prompts.jsonl
     """
     from reagent.atomic_io import check_writable
     from reagent.bench.export import write_jsonl
     from reagent.bench.suite import DatasetConfig, MethodConfig, ModelConfig, Suite, check
-    from reagent.cli.parsing import replacing
-    from reagent.cli.parsing import settings as parsed
+    from reagent.cli.parsing import parse_settings, replacer_arguments
 
     data = DatasetConfig(file, max_new_tokens=max_new_tokens, stride=stride)
     entry = MethodConfig(
-        method, method, preset, parsed(settings), **replacing(replacer, candidates, masked_lm, weighted)
+        method,
+        method,
+        preset,
+        parse_settings(settings),
+        **replacer_arguments(replacer, candidates, masked_lm, weighted),
     )
     chosen = Suite(
         name=Path(file).name,
@@ -161,10 +164,10 @@ def merge(
     files: Annotated[list[Path], typer.Argument(metavar="F.sqlite…", help="Results of shards of one suite.")],
     out: Out,
     without_texts: Annotated[
-        bool, typer.Option("--without-texts", help="Only numbers: no prompts, outputs, tokens, to pass results on.")
+        bool, typer.Option("--without-texts", help="Write numbers only: no prompts, outputs or tokens.")
     ] = False,
 ) -> None:
-    """Join the results of shards, which ran on several machines, in one file."""
+    """Merge the results of shards into one file."""
     from reagent.bench.export import merge as join
 
     typer.echo(f"{join(files, out, texts=not without_texts)} cells in {out}")
@@ -186,7 +189,7 @@ def suites(
     typer.echo("Also: a .toml file; print one of these with `reagent bench suites NAME` and change it.")
 
 
-# --- from words to what is asked ---
+# --- options ---
 
 
 def _selection(limit: int | None, shard: str | None, retry_failed: bool) -> "RunSelection":
@@ -235,8 +238,8 @@ def _run(
 
 def _summary(progress: "RunProgress", out: Path) -> str:
     if not progress.done:
-        return f"nothing was missing in {out}"
-    failed = f", {progress.failed} of them failed (reagent bench report tells why)" if progress.failed else ""
+        return f"{out} is complete: nothing to do"
+    failed = f", {progress.failed} of them failed (see reagent bench report)" if progress.failed else ""
     return f"{progress.done} cells are new in {out}{failed}"
 
 

@@ -1,4 +1,4 @@
-"""Commands that list what there is."""
+"""Commands that list methods, replacers, datasets and models."""
 
 from typing import Annotated
 
@@ -8,7 +8,7 @@ from reagent.cli import arguments as o
 from reagent.errors import UnknownNameError
 
 models_app = typer.Typer(
-    help="List the known models, fetch one ahead of time, or ask what a server can do.", rich_markup_mode=None
+    help="List the known models, fetch one in advance, or inspect a server.", rich_markup_mode=None
 )
 
 
@@ -28,17 +28,17 @@ def methods() -> None:
 
 
 def replacers() -> None:
-    """List what may stand in a token's place."""
+    """List the sources of replacements."""
     from reagent.replacers import REPLACERS, automatic
 
     for name, (settings, summary) in REPLACERS.items():
         values = ", ".join(f"{key}={value}" for key, value in settings.info.items() if key != "id")
         typer.echo(f"{name}: {summary} ({values})")
-    typer.echo(f"auto: the best one at hand, here {automatic()}")
+    typer.echo(f"auto: the best available one, here {automatic()}")
 
 
 def datasets() -> None:
-    """List the data sets: what is bundled, of what size and licence, and where the whole of it is."""
+    """List the datasets: bundled samples with size and licence, and the source of the complete data."""
     from reagent.data import dataset_names, find_dataset
 
     for name in dataset_names():
@@ -54,7 +54,7 @@ def datasets() -> None:
         typer.echo(f"    from: {entry.source}")
         if entry.hub:
             typer.echo(f"    on the hub: {entry.hub}")
-    typer.echo("Also: files of prompts, one per line, or .jsonl, .csv, .parquet with prompt and, where wanted, target.")
+    typer.echo("Also: files of prompts, one per line, or .jsonl, .csv, .parquet with prompt and, optionally, target.")
 
 
 @models_app.callback(invoke_without_command=True)
@@ -75,7 +75,7 @@ def models(context: typer.Context) -> None:
 
 @models_app.command()
 def pull(name: Annotated[str, typer.Argument(metavar="NAME", help="An embedded model, as smollm2.")]) -> None:
-    """Fetch a model now, so that later runs need no network."""
+    """Fetch a model in advance, so that later runs need no network."""
     from reagent.models import bundled
 
     if name not in bundled.MODELS:
@@ -89,13 +89,13 @@ def inspect(
     tokenizer: o.Tokenizer = None,
     server: o.ServerSettings = None,
 ) -> None:
-    """Find out what a server can do, with a few small requests."""
-    from reagent.cli.parsing import serving
+    """Find the capabilities of a server with a few small requests."""
+    from reagent.cli.parsing import server_options
     from reagent.models.http import Connection
     from reagent.models.http.inspecting import inspect
     from reagent.validation import with_options
 
-    options = serving(tokenizer, None, None, None, False, server)
+    options = server_options(tokenizer, None, None, None, False, server)
     rows = inspect(url, with_options(Connection(), options, "a model at a URL"))
     width = max(len(what) for what, _ in rows)
     for what, answer in rows:

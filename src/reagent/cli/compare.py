@@ -64,7 +64,7 @@ def compare(
     Example: reagent compare "My aunt moved to Japan. She rents a flat in the capital," --max-new-tokens 1
     """
     from reagent.api.compare import build_requests, run_all
-    from reagent.cli.parsing import QuestionOptions, check_outputs, load, replacing, serving
+    from reagent.cli.parsing import QuestionOptions, check_outputs, load_model, replacer_arguments, server_options
     from reagent.cli.progress import progress_bar
     from reagent.methods import method_names
 
@@ -76,12 +76,12 @@ def compare(
     requests = build_requests(
         methods=chosen,
         options=_by_method(settings),
-        **replacing(replacer, candidates, masked_lm, weighted),
+        **replacer_arguments(replacer, candidates, masked_lm, weighted),
         **question.arguments(),
     )
     check_outputs(json, html=html, latex=latex)
-    options_of_server = serving(tokenizer, cache, concurrency, rate, recover, server)
-    loaded = load(model, device, dtype, revision, quiet, options_of_server)
+    options_of_server = server_options(tokenizer, cache, concurrency, rate, recover, server)
+    loaded = load_model(model, device, dtype, revision, quiet, options_of_server)
     with progress_bar("comparing", quiet) as on_progress:
         comparison = run_all(loaded, requests, lambda _name, progress: on_progress(progress))
     _write(comparison, json, html, latex, token)
@@ -90,10 +90,10 @@ def compare(
 
 
 def _by_method(pairs: list[str] | None) -> dict[str, dict[str, Any]]:
-    from reagent.cli.parsing import settings
+    from reagent.cli.parsing import parse_settings
 
     options: dict[str, dict[str, Any]] = defaultdict(dict)
-    for name, value in settings(pairs).items():
+    for name, value in parse_settings(pairs).items():
         method, dot, option = name.partition(".")
         if not dot:
             raise InputError(f"--set takes METHOD.NAME=VALUE here, as lime.samples=100, got {name!r}")

@@ -1,5 +1,6 @@
-"""`--dry-run`, and a word before a long run: what an explanation would take."""
+"""`--dry-run`, and a message before a long run: an upper bound of the cost of an explanation."""
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -8,11 +9,13 @@ if TYPE_CHECKING:
     from reagent.models.dry_run import Rehearsal
     from reagent.request import ExplainRequest
 
-LONG = 1000  # requests from which on a run is announced
+logger = logging.getLogger(__name__)
+
+LONG_RUN = 1000  # requests from which a run is announced
 
 
 def estimate(model: "Model", request: "ExplainRequest") -> str:
-    """A table of requests and tokens, by each way in which a server may be asked."""
+    """A table of requests and tokens, for each way of scoring."""
     if not _is_server(model):
         passes = _rehearsed(model, request).meter
         return f"at most {passes.forward_passes:,} forward passes over {passes.tokens:,} tokens, computed here"
@@ -28,19 +31,21 @@ def estimate(model: "Model", request: "ExplainRequest") -> str:
 
 
 def announce(model: "Model", request: "ExplainRequest", quiet: bool) -> None:
-    """Tell what a long run on a server will take."""
+    """Log the cost of a long run on a server."""
     if quiet or not _is_server(model):
         return
-    from reagent.models.cache import say
-
     found = _rehearsed(model, request)
     tally = found.echo if "of the prompt" in model.info["backend"] else found.next
-    if tally.requests >= LONG:
-        say(f"at most {tally.requests:,} requests with {tally.tokens:,} tokens; --dry-run tells without asking")
+    if tally.requests >= LONG_RUN:
+        logger.info(
+            "at most %s requests with %s tokens; --dry-run prints this and stops",
+            f"{tally.requests:,}",
+            f"{tally.tokens:,}",
+        )
 
 
 def count_requests(model: "Model") -> Callable[[], str] | None:
-    """How many requests were made so far, for the progress bar."""
+    """The number of requests so far, for the progress bar."""
     before = model.meter.requests
     return (lambda: f" ({model.meter.requests - before:,} requests)") if _is_server(model) else None
 

@@ -11,9 +11,7 @@ from reagent.errors import InputError
 
 def evaluate(
     file: Annotated[Path, typer.Argument(metavar="F.json", help="An explanation written by explain --json.")],
-    model: Annotated[
-        str | None, typer.Option(metavar="M", help="The model to ask; by default the one that was explained.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(metavar="M", help="The model; by default the explained one.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")] = "auto",
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
@@ -38,20 +36,20 @@ def evaluate(
         int | None,
         typer.Option(metavar="N", help="Perturbed inputs for each number; by default until the error is 0.01."),
     ] = None,
-    stride: Annotated[int, typer.Option(metavar="N", help="Of several output tokens, look at every N-th.")] = 5,
+    stride: Annotated[int, typer.Option(metavar="N", help="Measure every N-th of several output tokens.")] = 5,
     pi: Annotated[
         str, typer.Option(metavar="A,B,…", help="Share of selected elements; the first is the number, all are a curve.")
     ] = "0.3",
-    probes: Annotated[int, typer.Option(metavar="N", help="lds: how many random replacements.")] = 128,
-    replacer: Annotated[str, typer.Option(help="What stands in for a token. See: reagent replacers.")] = "auto",
+    probes: Annotated[int, typer.Option(metavar="N", help="lds: the number of random replacements.")] = 128,
+    replacer: Annotated[str, typer.Option(help="The source of replacements. See: reagent replacers.")] = "auto",
     antecedent: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="ante: what the answer rests on, as it stands in the prompt.")
+        str | None, typer.Option(metavar="TEXT", help="ante: the part of the prompt that the answer depends on.")
     ] = None,
     distractor: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="no_d: what has nothing to do with it, as it stands there.")
+        str | None, typer.Option(metavar="TEXT", help="no_d: the part of the prompt that is unrelated to it.")
     ] = None,
     rationale: Annotated[
-        int | None, typer.Option(metavar="N", help="ante, no_d: how many of the best units are the rationale (5).")
+        int | None, typer.Option(metavar="N", help="ante, no_d: the number of units in the rationale (5).")
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only write the file asked for.")] = False,
@@ -59,20 +57,18 @@ def evaluate(
     """Measure how faithful a saved explanation is to its model."""
     from reagent.api.evaluate import EvaluationConfig, evaluate_together
     from reagent.atomic_io import check_writable
-    from reagent.cli.parsing import load as load_model
-    from reagent.cli.parsing import serving
+    from reagent.cli.parsing import load_model, server_options
     from reagent.cli.progress import progress_bar
     from reagent.explanation_json import load
     from reagent.metrics.rationale import Annotation
 
     why = load(file)
-    marked = None
+    annotation = None
     if antecedent is not None or distractor is not None:
-        marked = Annotation.of_texts(why.prompt, antecedent, distractor)
-    # What is wrong with the words is said before a model is loaded.
-    settings = EvaluationConfig(
+        annotation = Annotation.of_texts(why.prompt, antecedent, distractor)
+    config = EvaluationConfig(
         metrics=None if metrics is None else [name.strip() for name in metrics.split(",")],
-        annotation=marked,
+        annotation=annotation,
         stride=stride,
         draws=draws,
         pi=_shares(pi),
@@ -86,16 +82,16 @@ def evaluate(
     name = model or str(why.model.get("id") or "")
     if not name:
         raise InputError(f"{str(file)!r} does not say which model it explains: give one with --model")
-    options = serving(tokenizer, cache, concurrency, rate, recover, server)
+    options = server_options(tokenizer, cache, concurrency, rate, recover, server)
     loaded = load_model(name, device, dtype, revision, quiet, options)
-    with progress_bar("evaluating", quiet) as report:
-        (found,) = evaluate_together(loaded, [why], settings, report)
+    with progress_bar("evaluating", quiet) as on_progress:
+        (evaluation,) = evaluate_together(loaded, [why], config, on_progress)
     if json not in (None, "-"):
-        found.save(str(json))
+        evaluation.save(str(json))
     if json == "-":
-        typer.echo(found.to_json())
+        typer.echo(evaluation.to_json())
     elif not quiet:
-        found.show()
+        evaluation.show()
 
 
 def _shares(text: str) -> list[float]:

@@ -1,4 +1,4 @@
-"""From the words of the command line to what is asked: prompt, parts, chat, output, model and replacer."""
+"""From the options of the command line to the arguments of a request, a model and a replacer."""
 
 import sys
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reagent.cli.progress import waiting
+from reagent.cli.progress import spinner
 from reagent.errors import FileError, InputError
 from reagent.models.base import Model
 from reagent.models.chat import read_messages
@@ -44,9 +44,7 @@ class QuestionOptions:
         if self.target is not None and self.max_new_tokens is not None:
             raise InputError("give --target or --max-new-tokens, not both: a target is explained whole")
         if self.token is not None and (self.token < 0 or (self.target is None and self.token >= self.new_tokens)):
-            raise InputError(
-                f"there will be no output token {self.token}: they are numbered from 0, in the order of the text"
-            )
+            raise InputError(f"there is no output token {self.token}: tokens are numbered from 0")
         if self.levels is not None and self.unit != "token":
             raise InputError("give --unit or --levels, not both: levels are units from coarse to fine")
         prompt, parts = self._prompt()
@@ -62,12 +60,12 @@ class QuestionOptions:
         }
 
     def _prompt(self) -> tuple[str | list[dict[str, str]], list[Span] | None]:
-        """The prompt or the messages, and the parts to score, where they were given."""
+        """The prompt or the messages, and the spans to score if any are given."""
         in_chat = self.chat or self.system is not None or self.messages is not None
         if not in_chat:
             return self._parts(read_prompt(self.prompt, self.file))
         if self.with_marks or self.spans is not None:
-            raise InputError("--spans and --marked count characters of a plain prompt: leave them out in a chat")
+            raise InputError("--spans and --marked are for a plain prompt: leave them out in a chat")
         whole = self.messages is not None and self.prompt is None and self.file is None
         return self._conversation("" if whole else read_prompt(self.prompt, self.file)), None
 
@@ -88,7 +86,7 @@ class QuestionOptions:
 
 
 def read_prompt(prompt: str | None, file: Path | None) -> str:
-    """As an argument, from standard input or from a file."""
+    """The prompt from the argument, from standard input or from a file."""
     if (prompt is None) == (file is None):
         raise InputError("give one prompt: as an argument, as - for standard input, or with --file F")
     if file is not None:
@@ -105,25 +103,27 @@ def read_prompt(prompt: str | None, file: Path | None) -> str:
 
 
 def _without_line_end(text: str) -> str:
-    """Editors and `echo` end a file with a line end that nobody means as part of the prompt."""
+    """Without the final line end that editors and `echo` add."""
     return text.removesuffix("\n").removesuffix("\r")
 
 
-def replacing(replacer: str, candidates: int | None, masked_lm: str | None, weighted: bool | None) -> dict[str, Any]:
-    """The replacer and its options, as `reagent.explain` takes them."""
+def replacer_arguments(
+    replacer: str, candidates: int | None, masked_lm: str | None, weighted: bool | None
+) -> dict[str, Any]:
+    """The replacer and its options, as ExplainRequest.build takes them."""
     name = "roberta" if masked_lm is not None and replacer == "auto" else replacer
-    return {"replacer": name, "replacer_options": given(candidates=candidates, model=masked_lm, weighted=weighted)}
+    return {"replacer": name, "replacer_options": drop_none(candidates=candidates, model=masked_lm, weighted=weighted)}
 
 
-def given(**options: Any) -> dict[str, Any]:
+def drop_none(**options: Any) -> dict[str, Any]:
     """Only the options that were given."""
     return {name: value for name, value in options.items() if value is not None}
 
 
-def settings(pairs: list[str] | None, option: str = "--set") -> dict[str, Any]:
-    """NAME=VALUE, where a value that looks like a number, true, false or null is one.
+def parse_settings(pairs: list[str] | None, option: str = "--set") -> dict[str, Any]:
+    """Parse NAME=VALUE pairs; a value is JSON (a number, true, false, null) or else a text.
 
-    >>> settings(["steps=20", "by=deletion"])
+    >>> parse_settings(["steps=20", "by=deletion"])
     {'steps': 20, 'by': 'deletion'}
     """
     from json import JSONDecodeError, loads
@@ -140,17 +140,17 @@ def settings(pairs: list[str] | None, option: str = "--set") -> dict[str, Any]:
     return options
 
 
-def load(
+def load_model(
     model: str, device: str, dtype: str, revision: str | None, quiet: bool, server: Mapping[str, Any] | None = None
 ) -> Model:
-    """The model, with something to look at while it loads."""
-    with waiting(f"loading {model}", quiet):
-        from reagent.models import load_model
+    """Load a model, with a spinner."""
+    with spinner(f"loading {model}", quiet):
+        from reagent import models
 
-        return load_model(model, device=device, dtype=dtype, revision=revision, **server or {})
+        return models.load_model(model, device=device, dtype=dtype, revision=revision, **server or {})
 
 
-def serving(
+def server_options(
     tokenizer: str | None,
     cache: Path | None,
     concurrency: int | None,
@@ -158,15 +158,14 @@ def serving(
     recover: bool,
     more: list[str] | None,
 ) -> dict[str, Any]:
-    """The options of a server that were given."""
-    named = given(tokenizer=tokenizer, cache=cache, concurrency=concurrency, rate=rate, recover=recover or None)
-    return settings(more, "--server") | named
+    """The options of a server as `load_model` takes them."""
+    named = drop_none(tokenizer=tokenizer, cache=cache, concurrency=concurrency, rate=rate, recover=recover or None)
+    return parse_settings(more, "--server") | named
 
 
 def check_outputs(json: str | Path | None, **paths: Path | None) -> None:
-    """Every file can be written, and no two are the same, before any work is done."""
+    """Raise before any work if a file cannot be written, or if two are the same."""
     from reagent.atomic_io import check_writable
-    from reagent.views.plots import require_matplotlib
 
     named = paths | {"json": None if json in (None, "-") else Path(str(json))}
     chosen = [path for path in named.values() if path is not None]
@@ -174,5 +173,3 @@ def check_outputs(json: str | Path | None, **paths: Path | None) -> None:
         raise InputError(f"two of {', '.join(f'--{name}' for name in named)} name the same file: give each its own")
     for path in chosen:
         check_writable(path)
-    if paths.get("png") is not None:
-        require_matplotlib()

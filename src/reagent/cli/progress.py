@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar where that is a terminal, and of long runs a line now and then elsewhere."""
+"""Progress on standard error: a bar in a terminal; elsewhere, for long runs, a line every minute."""
 
 import sys
 import time
@@ -16,11 +16,11 @@ from reagent.methods.base import Progress, ProgressCallback, no_progress
 if TYPE_CHECKING:
     from reagent.bench.runner import RunProgress
 
-NOW_AND_THEN = 60.0  # seconds
+LINE_INTERVAL = 60.0  # seconds
 
 
-class _Left(ProgressColumn):
-    """Speed and time left; a search that may stop early can only say "at most"."""
+class _TimeLeft(ProgressColumn):
+    """Speed and an upper bound of the time left, since a search may stop early."""
 
     def render(self, task: Task) -> Text:
         if not task.completed or not task.elapsed or task.total is None:
@@ -32,8 +32,8 @@ class _Left(ProgressColumn):
 
 
 @contextmanager
-def waiting(what: str, quiet: bool = False) -> Iterator[None]:
-    """A spinner while something of unknown length happens."""
+def spinner(what: str, quiet: bool = False) -> Iterator[None]:
+    """A spinner for work of unknown length."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
         yield
@@ -44,52 +44,54 @@ def waiting(what: str, quiet: bool = False) -> Iterator[None]:
 
 @contextmanager
 def progress_bar(what: str, quiet: bool = False, note: Callable[[], str] | None = None) -> Iterator[ProgressCallback]:
-    """A bar that a method's reports move; `note` is asked for what to say besides."""
+    """A progress bar for a method; `note` returns text to append to its description."""
     if quiet or not sys.stderr.isatty():
         yield no_progress
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), _Left())
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), _TimeLeft())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None, unit="steps")
 
-        def report(now: Progress) -> None:
-            told = f"{what}{note()}" if note is not None else what
-            bar.update(task, description=told, completed=now.done, total=now.total, unit=now.unit)
+        def update(progress: Progress) -> None:
+            text = f"{what}{note()}" if note is not None else what
+            bar.update(task, description=text, completed=progress.done, total=progress.total, unit=progress.unit)
 
-        yield report
+        yield update
 
 
 @contextmanager
 def run_progress_bar(what: str, quiet: bool = False) -> Iterator[Callable[["RunProgress"], None]]:
-    """A bar that the cells of a benchmark move; where there is no terminal, a line every minute."""
+    """A progress bar for a benchmark; without a terminal, a line every minute."""
     if quiet:
         yield lambda _: None
         return
     if not sys.stderr.isatty():
-        told = time.monotonic()
+        last = time.monotonic()
 
-        def say(tally: "RunProgress") -> None:
-            nonlocal told
-            if time.monotonic() - told >= NOW_AND_THEN:
-                told = time.monotonic()
-                print(f"{what}: {_told(tally)}", file=sys.stderr, flush=True)
+        def print_line(progress: "RunProgress") -> None:
+            nonlocal last
+            if time.monotonic() - last >= LINE_INTERVAL:
+                last = time.monotonic()
+                print(f"{what}: {_describe(progress)}", file=sys.stderr, flush=True)
 
-        yield say
+        yield print_line
         return
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
 
-        def look(tally: "RunProgress") -> None:
-            bar.update(task, description=f"{what}: {_told(tally)}", completed=tally.worked, total=tally.work)
+        def update(progress: "RunProgress") -> None:
+            bar.update(
+                task, description=f"{what}: {_describe(progress)}", completed=progress.worked, total=progress.work
+            )
 
-        yield look
+        yield update
 
 
-def _told(tally: "RunProgress") -> str:
-    failed = f", {tally.failed} failed" if tally.failed else ""
-    left = "" if tally.seconds_left is None else f", about {_clock(round(tally.seconds_left))} left"
-    return f"{tally.done} of {tally.total} cells{failed}{left}"
+def _describe(progress: "RunProgress") -> str:
+    failed = f", {progress.failed} failed" if progress.failed else ""
+    left = "" if progress.seconds_left is None else f", about {_clock(round(progress.seconds_left))} left"
+    return f"{progress.done} of {progress.total} cells{failed}{left}"
 
 
 def _clock(seconds: int) -> str:

@@ -1,0 +1,164 @@
+"""`reagent explain` and `reagent show`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reagent.cli import arguments as o
+
+if TYPE_CHECKING:
+    from reagent.explanation import Explanation
+
+
+def explain(
+    prompt: o.Prompt = None,
+    file: o.File = None,
+    target: o.Target = None,
+    max_new_tokens: o.MaxNewTokens = None,
+    model: o.ModelName = "smollm2",
+    device: o.Device = "auto",
+    dtype: o.Dtype = "auto",
+    revision: o.Revision = None,
+    tokenizer: o.Tokenizer = None,
+    cache: o.Cache = None,
+    concurrency: o.Concurrency = None,
+    rate: o.Rate = None,
+    recover: o.Recover = False,
+    server: o.ServerSettings = None,
+    method: Annotated[str, typer.Option(help="See: reagent methods.")] = "reagent",
+    preset: Annotated[str | None, typer.Option(help="Settings of the method by name. See: reagent methods.")] = None,
+    replacer: o.ReplacerName = "auto",
+    candidates: o.Candidates = None,
+    masked_lm: o.MaskedLM = None,
+    weighted: o.Weighted = None,
+    unit: o.Unit = "token",
+    spans: o.Spans = None,
+    marked: o.Marked = False,
+    levels: o.Levels = None,
+    span: o.Phrase = None,
+    contrast: o.Contrast = None,
+    what_if: Annotated[
+        bool, typer.Option("--what-if", help="Also show what the model says under the strongest replacement.")
+    ] = False,
+    chat: o.Chat = False,
+    system: o.System = None,
+    messages: o.Messages = None,
+    seed: o.Seed = 0,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Any option of the method, as --set steps=100. See: reagent methods."
+        ),
+    ] = None,
+    probes: Annotated[int | None, typer.Option(metavar="N", help="fast: exactly N probes, no early stop.")] = None,
+    response: Annotated[
+        str | None, typer.Option(help="fast: what is measured, logprob or g (the published response).")
+    ] = None,
+    max_steps: Annotated[int | None, typer.Option(metavar="N", help="paper: steps after which a run ends.")] = None,
+    runs: Annotated[int | None, typer.Option(metavar="N", help="paper: independent runs to average.")] = None,
+    ratio: Annotated[
+        float | None,
+        typer.Option(
+            metavar="R",
+            help="Share of tokens replaced in each probe or step; fast: by default 6 / probes, at most 0.1.",
+        ),
+    ] = None,
+    keep: Annotated[
+        float | None,
+        typer.Option(metavar="K", help="paper: share (below 1) or number of tokens kept in the stopping test."),
+    ] = None,
+    top_k: Annotated[
+        int | None, typer.Option(metavar="K", help="paper: stop when the target is among the top K.")
+    ] = None,
+    ahead: Annotated[int | None, typer.Option(metavar="N", help="paper: steps scored in one batch.")] = None,
+    json: o.Json = None,
+    html: o.Html = None,
+    png: o.Png = None,
+    token: o.OutputToken = None,
+    dry_run: o.DryRun = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Explain what a model says after PROMPT: the importance of every token, for every generated token.
+
+    Example: reagent explain "My aunt moved to Japan. She rents a flat in the capital," --max-new-tokens 1
+    """
+    from reagent.api.explain import run
+    from reagent.cli.dry_run import announce, count_requests, estimate
+    from reagent.cli.parsing import (
+        QuestionOptions,
+        check_outputs,
+        drop_none,
+        load_model,
+        parse_settings,
+        replacer_arguments,
+        server_options,
+    )
+    from reagent.cli.progress import progress_bar
+    from reagent.request import ExplainRequest
+
+    question = QuestionOptions(
+        prompt, file, target, max_new_tokens, unit, spans, marked, levels, span, contrast, chat, system, messages,
+        token, seed,
+    )  # fmt: skip
+    named = drop_none(
+        probes=probes,
+        response=response,
+        max_steps=max_steps,
+        runs=runs,
+        ratio=ratio,
+        keep=int(keep) if keep is not None and keep >= 1 and keep.is_integer() else keep,
+        top_k=top_k,
+        ahead=ahead,
+    )
+    request = ExplainRequest.build(
+        method=method,
+        preset=preset,
+        options=parse_settings(settings) | named,
+        what_if=what_if,
+        **replacer_arguments(replacer, candidates, masked_lm, weighted),
+        **question.arguments(),
+    )
+    check_outputs(json, html=html, png=png)
+    options = server_options(tokenizer, cache, concurrency, rate, recover, server)
+    loaded = load_model(model, device, dtype, revision, quiet, options)
+    if dry_run:
+        typer.echo(estimate(loaded, request))
+        return
+    announce(loaded, request, quiet)
+    with progress_bar("explaining", quiet, count_requests(loaded)) as on_progress:
+        why = run(loaded, request, on_progress)
+    if json not in (None, "-"):
+        why.save(str(json))
+    if token is not None:
+        why.context(token)  # raises for a number that does not exist, before any view is written
+    _write_views(why, html, png, token)
+    if json == "-":
+        typer.echo(why.to_json())
+    elif not quiet:
+        why.show(target=token)
+
+
+def show(
+    file: Annotated[Path, typer.Argument(metavar="F.json", help="An explanation written by --json.")],
+    html: o.Html = None,
+    png: o.Png = None,
+    token: o.OutputToken = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Only write the files asked for.")] = False,
+) -> None:
+    """Show a saved explanation."""
+    from reagent.cli.parsing import check_outputs
+    from reagent.explanation_json import load
+
+    check_outputs(None, html=html, png=png)
+    why = load(file)
+    _write_views(why, html, png, token)
+    if not quiet:
+        why.show(target=token)
+
+
+def _write_views(why: "Explanation", html: Path | None, png: Path | None, token: int | None) -> None:
+    if html is not None:
+        why.to_html(html)
+    if png is not None:
+        why.to_png(png, target=token)
