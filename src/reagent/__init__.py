@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from reagent.api.evaluate import evaluate
     from reagent.api.explain import explain
     from reagent.errors import ReagentError
-    from reagent.explanation import Explanation, Token
-    from reagent.explanation_json import load
+    from reagent.evaluation import Evaluation
+    from reagent.explanation import Explanation, Token, load
     from reagent.models import load_model
 
 # Each public name and the module that has it. They load when first used, so that
@@ -26,13 +26,15 @@ _HOME = {
     "evaluate": "reagent.api.evaluate",
     "compare": "reagent.api.compare",
     "load_model": "reagent.models",
-    "load": "reagent.explanation_json",
+    "load": "reagent.explanation",
+    "Evaluation": "reagent.evaluation",
     "Explanation": "reagent.explanation",
     "Token": "reagent.explanation",
     "ReagentError": "reagent.errors",
 }
 
 __all__ = [
+    "Evaluation",
     "Explanation",
     "ReagentError",
     "Token",

@@ -62,7 +62,7 @@ def evaluate(
     from reagent.cli.parsing import load as load_model
     from reagent.cli.parsing import serving
     from reagent.cli.progress import progress_bar
-    from reagent.explanation_json import load
+    from reagent.explanation import load
     from reagent.metrics.rationale import Annotation
 
     why = load(file)

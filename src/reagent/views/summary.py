@@ -141,10 +141,10 @@ def what_if(explanation: Explanation, target: int) -> Iterator[tuple[int, Line]]
         given = _name(quoted(one.replacement))
         line: Line = [("with ", False), (given, True), (" instead of ", False)] if given else [("without ", False)]
         line += [(_name(label(context[one.position])), True), (": ", False)]
-        for text, share in one.answers:
-            line += [(_name(quoted(text)), True), (f" {percent(share)}, ", False)]
+        for answer in one.answers:
+            line += [(_name(quoted(answer.text)), True), (f" {percent(answer.probability)}, ", False)]
         line.append(("…", False))
-        if explanation.output[target].text not in dict(one.answers):
+        if explanation.output[target].text not in [answer.text for answer in one.answers]:
             line += [(" (", False), (_said(explanation, target), True), (f" {percent(one.probability)})", False)]
         yield one.position, line
 
