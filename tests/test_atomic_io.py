@@ -71,7 +71,7 @@ def test_a_link_is_followed_and_stays_a_link(tmp_path: Path) -> None:
 def test_what_is_no_ordinary_file_is_left_alone(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", Path("/dev/null")):
-        with pytest.raises(FileError, match="no ordinary file"):
+        with pytest.raises(FileError, match="not a regular file"):
             atomic_write(path, "x")
 
 

@@ -4,7 +4,6 @@ import json
 import math
 import subprocess
 import sys
-from importlib.resources import files
 from pathlib import Path
 
 import jsonschema
@@ -12,6 +11,7 @@ import pytest
 
 import reagent
 from reagent.models.base import Model
+from reagent.schemas import read_schema
 
 ROOT = Path(__file__).parent.parent
 
@@ -30,7 +30,7 @@ def test_the_embedded_model_says_tokyo_because_of_japan(smollm2: Model, prompt: 
 
 def test_its_json_follows_the_schema_and_comes_back_equal(smollm2: Model, prompt: str, tmp_path: Path) -> None:
     why = reagent.explain(smollm2, prompt, max_new_tokens=3, probes=16)
-    schema = json.loads((files("reagent") / "explanation.schema.json").read_text(encoding="utf-8"))
+    schema = read_schema("explanation")
     jsonschema.validate(json.loads(why.to_json()), schema)
     assert reagent.load(why.save(tmp_path / "why.json")) == why
     assert why.model["id"] == "smollm2"

@@ -245,7 +245,7 @@ def test_what_if_says_what_the_model_would_have_said() -> None:
     assert why.input[one.position].text.strip() == "w16"
     assert one.replacement.strip() in WORDS
     assert one.replacement.strip() != "w16"
-    assert one.answers[0][0] == " w29"
+    assert one.answers[0].text == " w29"
     assert one.probability < math.exp(why.output[0].logprob or 0)
     assert explain(waits_for(16, 16), SENTENCES, target=" w0", probes=120, replacer="random").what_if == ()
 

@@ -3,7 +3,8 @@
 api/             the verbs: explain, compare, evaluate
 request.py       everything that is asked, checked once
 case.py          the tokenised question
-explanation.py   the result, and its JSON in explanation_json.py
+explanation.py   the result
+serialization.py its JSON, and schemas/
 evaluation.py    how faithful it is
 segmentation.py  words, sentences, paragraphs
 sampling.py      balanced random designs
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from reagent.api.evaluate import evaluate
     from reagent.api.explain import explain
     from reagent.errors import ReagentError
-    from reagent.explanation import Explanation, Token
-    from reagent.explanation_json import load
+    from reagent.evaluation import Evaluation
+    from reagent.explanation import Explanation, Token, load
     from reagent.models import load_model
 
 logging.getLogger("reagent").addHandler(logging.NullHandler())
@@ -52,13 +53,15 @@ _MODULES = {
     "evaluate": "reagent.api.evaluate",
     "compare": "reagent.api.compare",
     "load_model": "reagent.models",
-    "load": "reagent.explanation_json",
+    "load": "reagent.explanation",
+    "Evaluation": "reagent.evaluation",
     "Explanation": "reagent.explanation",
     "Token": "reagent.explanation",
     "ReagentError": "reagent.errors",
 }
 
 __all__ = [
+    "Evaluation",
     "Explanation",
     "ReagentError",
     "Token",

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and JSON that is read with a clear word when it is none."""
+"""Writing files completely or not at all, and reading JSON files with clear errors."""
 
 import json
 import os
@@ -10,10 +10,10 @@ from reagent.errors import FileError
 
 
 def atomic_write(path: str | Path, content: str | bytes) -> Path:
-    """Write to a temporary file beside `path`, then rename: a reader never sees half a file."""
-    path = Path(path).resolve()  # through a link, the file that it points to is written
+    """Write to a temporary file in the same folder, then rename it: readers never see an incomplete file."""
+    path = Path(path).resolve()  # of a link, the file to which it points
     data = content.encode("utf-8") if isinstance(content, str) else content
-    handle, temporary = _temporary_beside(path)
+    handle, temporary = _create_temporary(path)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -22,13 +22,13 @@ def atomic_write(path: str | Path, content: str | bytes) -> Path:
     except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise _cannot_write(path, error) from error
+            raise _write_error(path, error) from error
         raise
     return path
 
 
 def read_json(path: str | Path, hint: str) -> Any:
-    """What a JSON file holds; `hint` says what it should be."""
+    """The content of a JSON file; `hint` describes the expected file in error messages."""
     try:
         return json.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -38,28 +38,28 @@ def read_json(path: str | Path, hint: str) -> Any:
 
 
 def check_writable(path: str | Path) -> None:
-    """Fail now, before any work, if `atomic_write(path)` would fail later."""
-    handle, temporary = _temporary_beside(Path(path).resolve())
+    """Raise a FileError now, before any work, if `atomic_write(path)` would fail later."""
+    handle, temporary = _create_temporary(Path(path).resolve())
     os.close(handle)
     os.unlink(temporary)
 
 
-def _temporary_beside(path: Path) -> tuple[int, str]:
+def _create_temporary(path: Path) -> tuple[int, str]:
     try:
         if path.is_dir():
             raise FileError(f"cannot write {str(path)!r}: it is a folder; give a file name")
         if not path.parent.is_dir():
             raise FileError(f"cannot write {str(path)!r}: there is no folder {str(path.parent)!r}; create it first")
         if path.exists() and not path.is_file():
-            raise FileError(f"cannot write {str(path)!r}: it is no ordinary file; choose another path")
+            raise FileError(f"cannot write {str(path)!r}: it is not a regular file; choose another path")
         if path.exists() and not os.access(path, os.W_OK):
             raise FileError(f"cannot write {str(path)!r}: it is write-protected; choose another path")
         return tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise _write_error(path, error) from error
 
 
-def _cannot_write(path: Path, error: OSError) -> FileError:
+def _write_error(path: Path, error: OSError) -> FileError:
     return FileError(f"cannot write {str(path)!r}: {error.strerror or error}; choose another path")
 
 

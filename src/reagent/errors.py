@@ -1,15 +1,15 @@
-"""Every error that reagent raises on purpose.
+"""The errors that reagent raises.
 
-    ReagentError                what the command line prints as one line
-    ├── InputError              what was given cannot be used: change it          (exit code 2)
-    │   ├── UnknownNameError    no such model, method, replacer, preset or option
-    │   ├── CapabilityError     the method needs what this model cannot give
-    │   ├── EmptyGenerationError        the model says nothing, so there is nothing to explain
-    │   └── FileError           a file that cannot be read, written or understood
-    ├── FetchError              something outside failed: the network, the disk   (exit code 1)
-    └── ServerError             a server did not answer, or not as it should      (exit code 1)
+    ReagentError                    the command line prints it as one line
+    ├── InputError                  an argument cannot be used; also a ValueError    (exit code 2)
+    │   ├── UnknownNameError        an unknown model, method, replacer, preset or option
+    │   ├── CapabilityError         the model lacks a capability that the method needs
+    │   ├── EmptyGenerationError    the model generates no text, so there is nothing to explain
+    │   └── FileError               a file cannot be read, written or understood
+    ├── FetchError                  a download or a disk failed                      (exit code 1)
+    └── ServerError                 a server did not answer, or its answer is wrong  (exit code 1)
 
-A message names what was given, what is allowed and what to do next, in one line.
+A message is one line. It names the given value, the allowed values and the next step.
 """
 
 from collections.abc import Iterable
@@ -17,19 +17,19 @@ from difflib import get_close_matches
 
 
 class ReagentError(Exception):
-    """The root of the tree: catch this to catch them all."""
+    """The base class of all errors of reagent."""
 
     exit_code = 1
 
 
-class InputError(ReagentError):
-    """What was given cannot be used."""
+class InputError(ReagentError, ValueError):
+    """An argument cannot be used."""
 
     exit_code = 2
 
 
 class UnknownNameError(InputError):
-    """A name that nothing answers to.
+    """A name that is not known.
 
     >>> str(UnknownNameError("method", "regent", ["reagent", "random"]))
     "unknown method 'regent', did you mean 'reagent'? Known: reagent, random"
@@ -43,23 +43,23 @@ class UnknownNameError(InputError):
 
 
 class CapabilityError(InputError):
-    """A method needs what a model cannot give."""
+    """A model lacks a capability that a method needs."""
 
 
 class EmptyGenerationError(InputError):
-    """A model ends the text right after the prompt."""
+    """A model ends the text right after the prompt, so that there is no output."""
 
     def __init__(self) -> None:
-        super().__init__("the model ends the text right after the prompt: give a --target to explain")
+        super().__init__("the model ends the text right after the prompt; give a target to explain")
 
 
 class FileError(InputError):
-    """A file that cannot be read, written or understood."""
+    """A file cannot be read, written or understood."""
 
 
 class FetchError(ReagentError):
-    """Something that had to be fetched could not be."""
+    """A download or a disk failed."""
 
 
 class ServerError(ReagentError):
-    """A server did not answer, or not as it should."""
+    """A server did not answer, or its answer is wrong."""

@@ -1,75 +1,92 @@
-"""What an evaluation found, and its JSON. It knows nothing of how the numbers came about.
+"""Evaluation: how faithful an explanation is to a model, measured by one or more metrics.
 
-A Result is one number: one metric in one measure, averaged over the targets that were looked at, with its
-Monte-Carlo standard error and with what a random attribution gets. Nothing here is ever NaN or infinite:
-what cannot be measured has a value by definition, and a flag that says so.
+A Result is one number: one metric in one measure, averaged over the evaluated targets, with its Monte Carlo standard
+error and the value of random attributions. No number is NaN or infinite: a quantity that cannot be measured has a
+value by definition, and a flag that says so.
+
+The dataclasses here also define the JSON form; serialization.py reads and writes it. After a change of a field,
+run `python -m reagent.schemas`.
 """
 
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
+from annotated_types import Ge
+
+from reagent import serialization
 from reagent._version import __version__
 from reagent.atomic_io import atomic_write
-from reagent.errors import FileError, InputError
-from reagent.explanation import Z_95
+from reagent.errors import InputError
+from reagent.explanation import Z_95, Info
+from reagent.serialization import Count, JsonSchema
 
-SCHEMA = "reagent.evaluation/1"
-
-# What a reader must be told about a number.
+# Flags of a result, and what they mean for its reader.
 FLAGS = {
-    "no_effect_of_input": "the model says the same to a zero input, so nothing can be measured there: "
-    "0 by definition, and left out of the mean over targets",
-    "too_few_positive": "too few scores are above zero to select the share π: all of them are selected whole",
+    "no_effect_of_input": "the model predicts the same for a zero input, so nothing can be measured: "
+    "0 by definition, and excluded from the mean over targets",
+    "too_few_positive": "too few scores are above zero to select the share π: all of them are selected",
     "tied": "more than the share π have the highest score: each of them is selected with the same smaller probability",
     "constant": "the explanation predicts the same for every replacement: a correlation of 0 by definition",
     "nothing_to_replace": "the replacer has no proposal for anything before the target: 0 by definition",
 }
 
+Flags = tuple[Annotated[str, JsonSchema(enum=list(FLAGS))], ...]
+StandardError = Annotated[float, Ge(0)]
+
 
 @dataclass(frozen=True)
 class TargetResult:
-    """The number of one output token; `index` counts through the explanation's output."""
+    """The result for one output token."""
 
-    index: int
+    index: Count
+    """Which output token of the explanation."""
     value: float
-    stderr: float
+    stderr: StandardError
     random: float
-    random_stderr: float
-    flags: tuple[str, ...] = ()
+    random_stderr: StandardError
+    flags: Flags = ()
 
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a curve: at a share replaced, or at a π."""
+    """One point of a curve."""
 
     at: float
+    """The share of tokens that is replaced, or π."""
     value: float
-    stderr: float
+    stderr: StandardError
     random: float
-    random_stderr: float
+    random_stderr: StandardError
 
 
 @dataclass(frozen=True)
 class Result:
-    """One number, its error, and random's value next to it."""
+    """One number, its standard error, and the value of random attributions."""
 
     metric: str
-    measure: str  # what was measured: hellinger, nats, spearman, pearson, found
+    measure: str
+    """The measured quantity: hellinger, nats, spearman, pearson, found, …"""
     higher_is_better: bool
     value: float
-    stderr: float  # Monte-Carlo: what other seeds would change
-    random: float  # the same of random attributions, a fresh one for every draw
-    random_stderr: float
-    draws: int  # or probes; 0 where nothing is left to chance
-    random_draws: int
-    flags: tuple[str, ...] = ()  # of FLAGS, of any target
+    stderr: StandardError
+    """Monte Carlo standard error: how much the value varies with the seed."""
+    random: float
+    """The value of random attributions, drawn anew each time."""
+    random_stderr: StandardError
+    draws: Count
+    """Draws or probes; 0 if nothing is random."""
+    random_draws: Count
+    flags: Flags = ()
+    """Of all targets together."""
     targets: tuple[TargetResult, ...] = ()
     curve: tuple[Point, ...] = ()
+    """At several shares of replaced tokens, or several π."""
+    ratio: float | None = None
+    """Value divided by that of random attributions; null if the latter may be 0. Computed from the other fields."""
 
     def __post_init__(self) -> None:
         if self.unknown_flags:
@@ -78,15 +95,12 @@ class Result:
             numbers = [getattr(part, name) for name in ("value", "stderr", "random", "random_stderr")]
             if not all(math.isfinite(number) for number in numbers):
                 raise InputError(f"{self.metric} must have finite numbers, got {numbers}")
+        uncertain = self.random <= max(Z_95 * self.random_stderr, 1e-12)
+        object.__setattr__(self, "ratio", None if uncertain else self.value / self.random)
 
     @property
     def unknown_flags(self) -> list[str]:
         return sorted(set(self.flags).union(*(target.flags for target in self.targets)) - set(FLAGS))
-
-    @property
-    def ratio(self) -> float | None:
-        """How many times random's value this is; None where random's may as well be 0."""
-        return None if self.random <= max(Z_95 * self.random_stderr, 1e-12) else self.value / self.random
 
 
 @dataclass(frozen=True)
@@ -97,63 +111,76 @@ class Skipped:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """How faithful one explanation is to one model."""
 
-    explanation: Mapping[str, Any]  # which one: prompt, completion, method, replacer, model, seed, target, unit
-    model: Mapping[str, Any]  # on which model it was measured
-    level: str  # token: the one target; sequence: the mean over targets
-    targets: tuple[int, ...]  # which output tokens
+    __pydantic_config__: ClassVar = serialization.STRICT
+    SCHEMA: ClassVar = "reagent.evaluation/1"
+    ADDED_LATER: ClassVar = frozenset[str]()
+
+    version: str = __version__
+    """Version of reagent that made the evaluation."""
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    explanation: Annotated[
+        Info,
+        JsonSchema(
+            required=[
+                "version", "created", "prompt", "completion", "model", "method", "replacer", "seed", "target", "unit"
+            ]
+        ),
+    ]  # fmt: skip
+    """Which explanation was evaluated, and how it was made."""
+    model: Annotated[Info, JsonSchema(required=["id", "revision", "dtype", "backend"])]
+    """The model on which it was measured."""
+    level: Annotated[str, JsonSchema(enum=["token", "sequence"])]
+    """token: one target; sequence: the mean over several targets."""
+    targets: Annotated[tuple[Count, ...], JsonSchema(minItems=1)]
+    """Which output tokens were evaluated."""
     results: tuple[Result, ...]
     skipped: tuple[Skipped, ...]
-    settings: Mapping[str, Any]
-    cost: Mapping[str, Any]  # forward passes, tokens, seconds; shared where explanations were evaluated together
+    settings: Annotated[
+        Info,
+        JsonSchema(
+            required=["stride", "draws", "pi", "probes", "ratio", "rationale", "annotation", "seed", "replacer"]
+        ),
+    ]
+    cost: Annotated[Info, JsonSchema(required=["forward_passes", "tokens", "seconds"])]
+    """Shared by explanations that were evaluated together."""
     warnings: tuple[str, ...] = ()
-    version: str = __version__
-    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
 
     def result(self, metric: str, measure: str | None = None) -> Result:
-        """The number of a metric; without a measure, the first that it has."""
-        found = [r for r in self.results if r.metric == metric and measure in (None, r.measure)]
-        if not found:
-            have = ", ".join(f"{r.metric} ({r.measure})" for r in self.results)
-            raise InputError(f"there is no {metric}{f' ({measure})' if measure else ''} here, only: {have}")
-        return found[0]
+        """The result of a metric; without a measure, the first one."""
+        results = [r for r in self.results if r.metric == metric and measure in (None, r.measure)]
+        if not results:
+            available = ", ".join(f"{r.metric} ({r.measure})" for r in self.results)
+            raise InputError(f"there is no {metric}{f' ({measure})' if measure else ''} here, only: {available}")
+        return results[0]
 
-    # --- keeping ---
+    # --- JSON ---
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, as plain lists and dictionaries."""
-        data = asdict(self)
-        data["results"] = [asdict(result) | {"ratio": result.ratio} for result in self.results]
-        order = ("version", "created", *(f.name for f in fields(self) if f.name not in ("version", "created")))
-        return {"schema": SCHEMA} | {name: _plain(data[name]) for name in order}
+        return serialization.to_dict(self)
 
     def to_json(self, indent: int | None = None) -> str:
-        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
+        return serialization.to_json(self, indent)
 
     def save(self, path: str | Path) -> Path:
-        """Write the JSON form to a file, whole or not at all."""
+        """Write the JSON form to a file. The file is written completely or not at all."""
         return atomic_write(path, self.to_json() + "\n")
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Evaluation":
-        """The reverse of `to_dict`."""
-        if not isinstance(data, Mapping) or data.get("schema") != SCHEMA:
-            raise FileError(f"not an evaluation of schema {SCHEMA!r}: give a file written by reagent evaluate --json")
-        try:
-            entries = {name: data[name] for name in (f.name for f in fields(cls))}
-            entries["results"] = tuple(_result(entry) for entry in data["results"])
-            entries["skipped"] = tuple(Skipped(**entry) for entry in data["skipped"])
-            entries |= {name: tuple(data[name]) for name in ("targets", "warnings")}
-            return cls(**entries)
-        except KeyError as error:
-            raise FileError(f"not a whole evaluation: {error.args[0]!r} is missing") from error
-        except (TypeError, ValueError, AttributeError, InputError) as error:
-            raise FileError(f"not a whole evaluation: {error}") from error
+        """The reverse of `to_dict`. Anything but a complete evaluation of this schema is a FileError."""
+        return serialization.from_dict(cls, data)
 
-    # --- looking (the views are reached lazily: this file knows none of them) ---
+    @classmethod
+    def load(cls, path: str | Path) -> "Evaluation":
+        """Read an evaluation from a JSON file."""
+        return serialization.load(cls, path)
+
+    # --- views (imported lazily: this module does not depend on them) ---
 
     def show(self) -> None:
         """Print a table to the terminal."""
@@ -162,19 +189,5 @@ class Evaluation:
         show(self)
 
     def __repr__(self) -> str:
-        found = ", ".join(f"{r.metric} {r.value:.3f}" for r in self.results[:3])
-        return f"<Evaluation of {self.explanation['method'].get('id')} on {self.model.get('id')}: {found}>"
-
-
-def _result(entry: Mapping[str, Any]) -> Result:
-    known = {name: value for name, value in entry.items() if name != "ratio"}
-    known["targets"] = tuple(TargetResult(**(t | {"flags": tuple(t["flags"])})) for t in entry["targets"])
-    known["curve"] = tuple(Point(**point) for point in entry["curve"])
-    return Result(**(known | {"flags": tuple(entry["flags"])}))
-
-
-def _plain(value: Any) -> Any:
-    """Tuples as lists, as JSON has them, so that what is read back is equal to what was written."""
-    if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+        values = ", ".join(f"{r.metric} {r.value:.3f}" for r in self.results[:3])
+        return f"<Evaluation of {self.explanation['method'].get('id')} on {self.model.get('id')}: {values}>"

@@ -1,114 +1,176 @@
-"""Token and Explanation: the one thing that all rooms share. Its JSON is in explanation_json.py.
+"""Explanation: the importance of each part of a prompt for each token of the output.
 
-Row t of `scores` belongs to output token t and has len(input) + t numbers: one for each unit of the
-prompt, then one for each output token before t. It is a distribution: it sums to 1, and protected
-units have 0. `effects` have the same shape and are signed: positive means that replacing this unit
-makes the target less likely.
+Row t of `scores` belongs to output token t. It has len(input) + t numbers: one for each unit of the prompt, then
+one for each earlier output token. It is a distribution: it sums to 1, and protected units have 0. `effects` have the
+same shape and are signed: positive means that replacing the unit makes the target less likely.
+
+The dataclasses here also define the JSON form; serialization.py reads and writes it. After a change of a field,
+run `python -m reagent.schemas`.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import groupby, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, overload
 
+from annotated_types import Ge
+
+from reagent import serialization
 from reagent._version import __version__
 from reagent.atomic_io import atomic_write
 from reagent.errors import InputError, UnknownNameError
 from reagent.segmentation import UNITS, assign
+from reagent.serialization import Count, JsonSchema, Without
 
 if TYPE_CHECKING:
     import pandas
+    from numpy import float64
+    from numpy.typing import NDArray
 
-Z_95 = 1.96  # standard errors: 95 % of a normal distribution
-Rows = tuple[tuple[float, ...], ...]
+Z_95 = 1.96  # half the width of a 95 % interval, in standard errors
+FIELDS_WITH_ROWS = ("scores", "effects", "stderr")
 
-# What ended the search for one target, and what a reader must be told about it.
+Row = tuple[float, ...]
+Rows = tuple[Row, ...]
+Score = Annotated[float, JsonSchema(minimum=0, maximum=1.000001)]
+Scores = tuple[tuple[Score, ...], ...]
+Info = Mapping[str, Any]
+ModelInfo = Annotated[
+    Info,
+    JsonSchema(
+        required=["id", "revision", "dtype", "backend"],
+        properties={
+            "id": {"type": "string"},
+            "revision": {"type": ["string", "null"]},
+            "dtype": {"type": ["string", "null"]},
+            "backend": {"type": "string"},
+        },
+    ),
+]
+MethodInfo = Annotated[
+    Info,
+    JsonSchema(
+        required=["id", "preset"], properties={"id": {"type": "string"}, "preset": {"type": ["string", "null"]}}
+    ),
+]
+ReplacerInfo = Annotated[Info, JsonSchema(required=["id"], properties={"id": {"type": "string"}})]
+TargetInfo = Annotated[
+    Info, JsonSchema(required=["kind"], properties={"kind": {"enum": ["tokens", "span", "contrast"]}})
+]
+
+# Why the search for one target ended, and the warning for the reader of its row.
 STOP_REASONS = {
     "condition": "",
     "single": "",
     "settled": "",
     "fixed": "",
-    "unasked": "was not asked about: its scores are uniform and say nothing",
-    "unsettled": "has a ranking that was still open when the probes ran out: look at the errors, or give more probes",
-    "few": "rests on fewer than three replacements of each token: its errors are guesses; give more probes",
-    "flat": "was made likelier by no part of the context: its scores are uniform and say nothing",
-    "incomplete": "has effects that do not add up: close to zero embeddings the model jumps, and steps ran out",
-    "relaxed": "is not what the model predicts even with the whole context: its rationale only keeps its rank",
-    "empty": "keeps its place with everything replaced: it needs no token, so its scores are uniform and say nothing",
-    "start": "met the stopping condition before the first step in at least one run, which then has learned nothing",
+    "unasked": "was not explained: its scores are uniform and meaningless",
+    "unsettled": "has a ranking that was still open when the probes ran out: check the standard errors, "
+    "or give more probes",
+    "few": "has fewer than three replacements of each token: its standard errors are unreliable; give more probes",
+    "flat": "was made more likely by no part of the context: its scores are uniform and meaningless",
+    "incomplete": "has effects that do not sum to the total change: the model's output changes abruptly near zero "
+    "embeddings, and the steps ran out",
+    "relaxed": "is not the model's prediction even with the whole context: its rationale only preserves its rank",
+    "empty": "keeps its rank with everything replaced: it needs no token, so its scores are uniform and meaningless",
+    "start": "met the stopping condition before the first step in at least one run: that run has learned nothing",
     "maximum": "did not meet the stopping condition within the maximum number of steps",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A piece of text and its ids; `text` is what `start` and `end` cut out of the prompt or completion.
+    """A token of the prompt or of the output, or a larger unit with several ids: a word, a sentence, a phrase.
 
-    A larger unit (a word, a sentence, a phrase of the output) is the same with several ids. Pieces of one
-    character (byte tokens of an emoji) all carry that character and its span. A special token that stands
+    Tokens that are parts of one character (bytes of an emoji) all have that character and its span. A special token
     outside the text has an empty span and its own name as text.
     """
 
-    ids: tuple[int, ...]
+    ids: Annotated[tuple[Count, ...], JsonSchema(minItems=1)]
     text: str
-    start: int
-    end: int
+    """The characters from `start` to `end` of the prompt or completion."""
+    start: Count
+    end: Count
     protected: bool = False
-    logprob: float | None = None
+    """Never replaced; its scores are 0."""
+    logprob: Annotated[float, JsonSchema(maximum=0.000001)] | None = None
+    """Log-probability of an output token, in nats."""
 
 
-class Message(NamedTuple):
-    """One message of a chat: who said which characters of the prompt."""
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a chat: its role, and its characters in the prompt."""
 
     role: str
-    start: int
-    end: int
+    start: Count
+    end: Count
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an explanation took, without loading the model and without generating the completion."""
+    """The work that an explanation took, without loading the model and without generating the completion."""
 
-    forward_passes: int  # of the explained model, one per sequence
-    tokens: int
-    seconds: float
-    probes: int
-    stopping_tests: int
-    proposals: int  # passes for the proposals: of the explained model, or of the masked LM that made them
-    steps: tuple[int, ...]  # per target, over all runs
-    stopped: tuple[str, ...]  # per target, one of STOP_REASONS
-    runs: tuple[tuple[int, ...], ...] = ()  # per target, the steps of each run
-    requests: int = 0  # to a server; what its cache answered is not among them
-    censored: int = 0  # answers of which only a bound is known: the server did not list the target
-    unlisted: int = 0  # output tokens that it does not list even in the text as it stands
-
-
-class WhatIf(NamedTuple):
-    """What the model would have said: output token `target` under the strongest replacement of unit `position`."""
-
-    target: int
-    position: int
-    replacement: str  # what stood in the unit's place
-    probability: float  # of the target, then
-    answers: tuple[tuple[str, float], ...]  # the likeliest tokens there and their probabilities, best first
+    forward_passes: Count
+    """Of the explained model: one for each sequence, whatever the batches."""
+    tokens: Count
+    seconds: Annotated[float, Ge(0)]
+    probes: Count
+    stopping_tests: Count
+    proposals: Count
+    """Passes for the proposals: of the explained model, or of the masked language model that made them."""
+    steps: tuple[Count, ...]
+    """For each target, over all runs."""
+    stopped: tuple[str, ...]
+    """For each target, why the search ended."""
+    runs: tuple[tuple[Count, ...], ...] = ()
+    """For each target, the steps of each run."""
+    requests: Count = 0
+    """To a server; answers from the cache are not counted."""
+    censored: Count = 0
+    """Answers that give only a bound, because the server did not list the target."""
+    unlisted: Count = 0
+    """Output tokens that the server does not list even for the unchanged text."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A token that the model predicts, with its probability."""
+
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The prediction in place of output token `target` under the strongest replacement of unit `position`."""
+
+    target: Count
+    position: Count
+    replacement: str
+    """The text in place of the unit."""
+    probability: Annotated[float, JsonSchema(minimum=0, maximum=1.000001)]
+    """Of the target, after the replacement."""
+    answers: tuple[Answer, ...]
+    """The most probable tokens after the replacement, the best first."""
+
+
+@dataclass(frozen=True, slots=True)
 class Level:
-    """A coarser look at the same prompt, from which the finer one went on; rows as in an Explanation."""
+    """A coarser explanation of the same prompt, from which the finer one continued; rows as in an Explanation."""
 
     unit: str
-    units: tuple[Token, ...]
-    scores: Rows
-    effects: Rows | None = None
-    stderr: Rows | None = None
+    units: Annotated[tuple[Token, ...], Without("logprob"), JsonSchema(minItems=1)]
+    scores: Scores
+    effects: Rows | None
+    stderr: Rows | None
 
 
 class Contribution(NamedTuple):
-    """One context token's part in one output token."""
+    """The importance of one context token for one output token."""
 
     position: int
     token: Token
@@ -117,103 +179,171 @@ class Contribution(NamedTuple):
     stderr: float | None
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """Why a model said what it said: importance of every context token for every output token."""
+@dataclass(frozen=True, slots=True)
+class TokenExplanation:
+    """The explanation of one output token: one number for each token of its context."""
 
-    prompt: str
-    completion: str
-    input: tuple[Token, ...]
-    output: tuple[Token, ...]
-    scores: Rows
-    model: Mapping[str, Any]
-    method: Mapping[str, Any]
-    replacer: Mapping[str, Any] | None
-    seed: int
-    cost: Cost
-    effects: Rows | None = None
-    stderr: Rows | None = None
-    effect_unit: str | None = None
-    target: Mapping[str, Any] = field(default_factory=lambda: {"kind": "tokens"})
-    unit: str = "token"  # how the prompt was cut: token, word, sentence, paragraph or span
-    levels: tuple[Level, ...] = ()  # coarser first, where a long prompt was explained coarse to fine
-    messages: tuple[Message, ...] = ()  # of a chat; what lies outside them is the template's
-    what_if: tuple[WhatIf, ...] = ()
+    index: int
+    token: Token
+    context: tuple[Token, ...]
+    scores: Row
+    effects: Row | None
+    stderr: Row | None
+
+    def top(self, n: int = 5) -> list[Contribution]:
+        """The `n` most important context tokens, the most important first. Protected tokens are left out."""
+        order = sorted(range(len(self.context)), key=lambda i: -self.scores[i])
+        return [self._contribution(i) for i in order if not self.context[i].protected][:n]
+
+    def _contribution(self, i: int) -> Contribution:
+        return Contribution(
+            position=i,
+            token=self.context[i],
+            score=self.scores[i],
+            effect=None if self.effects is None else self.effects[i],
+            stderr=None if self.stderr is None else self.stderr[i],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """Why a language model generated its output: the importance of each context token for each output token."""
+
+    __pydantic_config__: ClassVar = serialization.STRICT
+    SCHEMA: ClassVar = "reagent.explanation/1"
+    ADDED_LATER: ClassVar = frozenset(
+        {"unit", "levels", "messages", "what_if", "cost.runs", "cost.requests", "cost.censored", "cost.unlisted"}
+    )
+
     version: str = __version__
-    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    """Version of reagent that made the explanation."""
+    created: Annotated[str, JsonSchema(format="date-time")] = field(
+        default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds")
+    )
+    prompt: Annotated[str, JsonSchema(minLength=1)]
+    completion: Annotated[str, JsonSchema(minLength=1)]
+    model: ModelInfo
+    method: MethodInfo
+    replacer: ReplacerInfo | None
+    seed: Count
+    target: TargetInfo = field(default_factory=lambda: {"kind": "tokens"})
+    unit: str = "token"
+    """How the prompt was cut: token, word, sentence, paragraph or span."""
+    effect_unit: str | None = None
+    """nats, g, probability, …; null without effects."""
+    input: Annotated[tuple[Token, ...], Without("logprob"), JsonSchema(minItems=1)]
+    output: Annotated[tuple[Token, ...], Without("protected"), JsonSchema(minItems=1)]
+    scores: Scores
+    """Row t has len(input) + t numbers and sums to 1."""
+    effects: Rows | None = None
+    """Signed: positive means that replacing the unit makes the target less likely."""
+    stderr: Rows | None = None
+    """Standard errors of the effects."""
+    levels: tuple[Level, ...] = ()
+    """Coarser explanations of a long prompt, the coarsest first."""
+    messages: tuple[Message, ...] = ()
+    """Of a chat. The rest of the prompt belongs to the chat template."""
+    what_if: tuple[WhatIf, ...] = ()
+    """Predictions of the model after replacements."""
+    cost: Cost
 
     def __post_init__(self) -> None:
-        for name in ("scores", "effects", "stderr"):
+        for name in FIELDS_WITH_ROWS:
             _check_rows(name, getattr(self, name), len(self.input), len(self.output))
+        for level in self.levels:
+            for name in FIELDS_WITH_ROWS:
+                _check_rows(f"{name} of level {level.unit!r}", getattr(level, name), len(level.units), len(self.output))
         if any(not 0 <= value <= 1 + 1e-6 for row in self.scores for value in row):
             raise InputError("scores must lie between 0 and 1")
         if any(value < 0 for row in self.stderr or () for value in row):
             raise InputError("stderr must not be negative")
         if any(not 0 <= token.start <= token.end for token in self.input + self.output):
             raise InputError("tokens must begin at 0 or later and not end before they begin")
-        rival = self.target.get("logprob")
-        logprobs = [p for p in (rival, *(token.logprob for token in self.output)) if p is not None]
-        if not all(isinstance(p, float | int) and math.isfinite(p) for p in (*logprobs, self.cost.seconds)):
-            raise InputError("log-probabilities and seconds must be finite numbers")
-        for level in self.levels:
-            for name in ("scores", "effects", "stderr"):
-                _check_rows(f"{name} of level {level.unit!r}", getattr(level, name), len(level.units), len(self.output))
-        if self.output and not 0 <= self.focus < len(self.output):
-            raise InputError(f"target.index must name one of the {len(self.output)} output tokens")
-        if any(
-            not 0 <= w.target < len(self.output) or not 0 <= w.position < len(self.input) + w.target
-            for w in self.what_if
-        ):
-            raise InputError("what_if must name output tokens and units before them")
-        if len(self.cost.steps) != len(self.output) or len(self.cost.stopped) != len(self.output):
+        _check_finite(self.target.get("logprob"), *(token.logprob for token in self.output), self.cost.seconds)
+        self._check_references()
+
+    def _check_references(self) -> None:
+        """Numbers that refer to output tokens and units must refer to existing ones."""
+        outputs = len(self.output)
+        index = self.target.get("index", 0)
+        if not isinstance(index, int) or (outputs and not 0 <= index < outputs):
+            raise InputError(f"target.index must refer to one of the {outputs} output tokens")
+        if any(not 0 <= w.target < outputs or not 0 <= w.position < len(self.input) + w.target for w in self.what_if):
+            raise InputError("what_if must refer to output tokens and to units before them")
+        if len(self.cost.steps) != outputs or len(self.cost.stopped) != outputs:
             raise InputError("cost.steps and cost.stopped must have one entry for each output token")
 
-    # --- asking ---
+    # --- one output token ---
+
+    def __len__(self) -> int:
+        """The number of output tokens."""
+        return len(self.output)
+
+    def __bool__(self) -> bool:
+        return True  # also without output tokens
+
+    @overload
+    def __getitem__(self, index: int) -> TokenExplanation: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[TokenExplanation, ...]: ...
+    def __getitem__(self, index: int | slice) -> TokenExplanation | tuple[TokenExplanation, ...]:
+        """The explanation of one output token, or of a slice of them."""
+        if isinstance(index, slice):
+            return tuple(self[t] for t in range(*index.indices(len(self))))
+        try:
+            t = self._index(operator.index(index))
+        except InputError as error:
+            raise IndexError(str(error)) from None
+        return TokenExplanation(
+            index=t,
+            token=self.output[t],
+            context=self.context(t),
+            scores=self.scores[t],
+            effects=None if self.effects is None else self.effects[t],
+            stderr=None if self.stderr is None else self.stderr[t],
+        )
+
+    def __iter__(self) -> Iterator[TokenExplanation]:
+        return (self[t] for t in range(len(self)))
 
     @property
     def focus(self) -> int:
-        """The output token that was asked about: the phrase of a span, the target of a contrast, else the first."""
+        """The index of the main output token: the phrase of a span, the target of a contrast, otherwise 0."""
         return int(self.target.get("index", 0))
 
     def context(self, target: int = 0) -> tuple[Token, ...]:
-        """The tokens that row `target` speaks about: the prompt, then the output before it."""
+        """The tokens before output token `target`: the prompt, then the earlier output."""
         return self.input + self.output[: self._index(target)]
 
     def top(self, n: int = 5, target: int = 0) -> list[Contribution]:
-        """The `n` most important context tokens of output token `target`, most important first."""
-        t = self._index(target)
-        context = self.context(t)
-        order = sorted(range(len(context)), key=lambda i: -self.scores[t][i])
-        return [
-            Contribution(
-                position=i,
-                token=context[i],
-                score=self.scores[t][i],
-                effect=self.effects[t][i] if self.effects else None,
-                stderr=self.stderr[t][i] if self.stderr else None,
-            )
-            for i in order
-            if not context[i].protected
-        ][:n]
+        """The `n` most important context tokens of output token `target`, the most important first."""
+        return self[self._index(target)].top(n)
 
     def settled(self, target: int = 0) -> tuple[bool, ...] | None:
-        """For each context token, whether its place in the ranking is significant; None without errors.
+        """For each context token, whether its rank is significant; None without standard errors.
 
-        A place is settled when the effect differs from those next above and next below it by more than
-        chance allows (95 %). Protected tokens have no place.
+        A rank is settled if the effect differs significantly (95 %) from the next larger and the next smaller
+        effect. Protected tokens have no rank and count as settled.
         """
-        t = self._index(target)
-        if self.effects is None or self.stderr is None:
+        row = self[self._index(target)]
+        if row.effects is None or row.stderr is None:
             return None
-        effects, errors, context = self.effects[t], self.stderr[t], self.context(t)
-        order = sorted((i for i, token in enumerate(context) if not token.protected), key=lambda i: -effects[i])
+        effects, errors = row.effects, row.stderr
+        order = sorted((i for i, token in enumerate(row.context) if not token.protected), key=lambda i: -effects[i])
         apart = [effects[a] - effects[b] > Z_95 * math.hypot(errors[a], errors[b]) for a, b in pairwise(order)]
-        places = dict(zip(order, map(all, zip([True, *apart], [*apart, True], strict=True)), strict=True))
-        return tuple(places.get(i, True) for i in range(len(context)))
+        ranks = dict(zip(order, map(all, zip([True, *apart], [*apart, True], strict=True)), strict=True))
+        return tuple(ranks.get(i, True) for i in range(len(row.context)))
+
+    def _index(self, target: int) -> int:
+        if not -len(self.output) <= target < len(self.output):
+            raise InputError(f"there is no output token {target}: this explanation has {len(self.output)}")
+        return target % len(self.output)
+
+    # --- all output tokens ---
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What a reader must know before trusting a row, one line per affected output token; then what concerns all."""
+        """Limits on how far the explanation can be trusted: a line for each affected output token, then for all."""
         rows = (
             f"{self.output[t].text!r} {STOP_REASONS[reason]}"
             for t, reason in enumerate(self.cost.stopped)
@@ -221,11 +351,28 @@ class Explanation:
         )
         return (*rows, *censoring_warnings(self.cost.censored, self.cost.unlisted))
 
-    def aggregate(self, unit: str) -> "Explanation":
-        """The same explanation summed to words, sentences or paragraphs after the fact.
+    def to_numpy(self, name: str = "scores") -> "NDArray[float64]":
+        """`scores`, `effects` or `stderr` as an array [outputs, inputs + outputs].
 
-        A sum of token effects is not the effect of replacing the whole: ask `explain` for the unit to get that.
-        Errors are added as if they were independent.
+        It is NaN where the context of an output token ends: at the token itself and after it.
+        """
+        import numpy as np
+
+        if name not in FIELDS_WITH_ROWS:
+            raise UnknownNameError("array", name, FIELDS_WITH_ROWS)
+        rows: Rows | None = getattr(self, name)
+        if rows is None:
+            raise InputError(f"this explanation has no {name}: method {self.method.get('id')!r} does not give them")
+        array = np.full((len(self.output), len(self.input) + len(self.output)), np.nan)
+        for t, row in enumerate(rows):
+            array[t, : len(row)] = row
+        return array
+
+    def aggregate(self, unit: str) -> "Explanation":
+        """The same explanation with its tokens summed to words, sentences or paragraphs.
+
+        The sum of the effects of tokens is not the effect of replacing them together; `explain` measures that if it
+        is given the unit. Standard errors are added as if they were independent.
         """
         if unit not in UNITS:
             raise UnknownNameError("unit", unit, UNITS)
@@ -240,41 +387,35 @@ class Explanation:
             unit=unit,
             levels=(),
             what_if=(),
-            scores=_summed(self.scores, groups),
-            effects=None if self.effects is None else _summed(self.effects, groups),
-            stderr=None if self.stderr is None else _summed(self.stderr, groups, power=2),
+            scores=_sum_groups(self.scores, groups),
+            effects=None if self.effects is None else _sum_groups(self.effects, groups),
+            stderr=None if self.stderr is None else _sum_groups(self.stderr, groups, power=2),
         )
 
-    def _index(self, target: int) -> int:
-        if not -len(self.output) <= target < len(self.output):
-            raise InputError(f"there is no output token {target}: this explanation has {len(self.output)}")
-        return target % len(self.output)
-
-    # --- keeping ---
+    # --- JSON ---
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form, as plain lists and dictionaries."""
-        from reagent.explanation_json import to_dict
-
-        return to_dict(self)
+        return serialization.to_dict(self)
 
     def to_json(self, indent: int | None = None) -> str:
-        from reagent.explanation_json import to_json
-
-        return to_json(self, indent)
+        return serialization.to_json(self, indent)
 
     def save(self, path: str | Path) -> Path:
-        """Write the JSON form to a file, whole or not at all."""
+        """Write the JSON form to a file. The file is written completely or not at all."""
         return atomic_write(path, self.to_json() + "\n")
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Explanation":
-        """The reverse of `to_dict`; refuses anything that is not a whole explanation of this schema."""
-        from reagent.explanation_json import from_dict
+        """The reverse of `to_dict`. Anything but a complete explanation of this schema is a FileError."""
+        return serialization.from_dict(cls, data)
 
-        return from_dict(data)
+    @classmethod
+    def load(cls, path: str | Path) -> "Explanation":
+        """Read an explanation from a JSON file."""
+        return serialization.load(cls, path)
 
-    # --- looking (the views are reached lazily: this file knows none of them) ---
+    # --- views (imported lazily: this module does not depend on them) ---
 
     def show(self, target: int | None = None) -> None:
         """Print to the terminal: every output token, or only `target`."""
@@ -292,7 +433,7 @@ class Explanation:
         return text
 
     def to_png(self, path: str | Path, target: int | None = None) -> Path:
-        """Bars over the context tokens, or a heat map where there are several output tokens."""
+        """A bar chart over the context tokens, or a heat map if there are several output tokens."""
         from reagent.views.plots import save_png
 
         return save_png(self, path, target=target)
@@ -313,8 +454,13 @@ class Explanation:
         return f"<Explanation of {self.completion!r} by {self.method.get('id')} on {self.model.get('id')}: {best}>"
 
 
+def load(path: str | Path) -> Explanation:
+    """Read an explanation from a JSON file."""
+    return Explanation.load(path)
+
+
 def censoring_warnings(censored: int, unlisted: int = 0) -> list[str]:
-    """What a reader must know where a server lists the likeliest tokens only.
+    """Warnings for a server that lists only the most probable tokens.
 
     >>> censoring_warnings(0), len(censoring_warnings(3)), len(censoring_warnings(3, 1))
     ([], 1, 2)
@@ -322,13 +468,13 @@ def censoring_warnings(censored: int, unlisted: int = 0) -> list[str]:
     lines = []
     if censored:
         lines.append(
-            f"the server did not list the target in {censored:,} {'answer' if censored == 1 else 'answers'}: it counts "
-            "as just below the tokens listed, so that effects are, if anything, too small"
+            f"the server did not list the target in {censored:,} {'answer' if censored == 1 else 'answers'}: there it "
+            "counts as just less probable than the listed tokens, so effects may be too small"
         )
     if unlisted:
         lines.append(
-            f"{unlisted:,} output {'token is' if unlisted == 1 else 'tokens are'} not listed even in the text as it "
-            "stands, and the effects may err either way: recover exact values, or have more tokens listed"
+            f"{unlisted:,} output {'token is' if unlisted == 1 else 'tokens are'} not listed even for the unchanged "
+            "text, so effects may be too small or too large: recover exact values, or have more tokens listed"
         )
     return lines
 
@@ -342,8 +488,13 @@ def _check_rows(name: str, rows: Rows | None, inputs: int, outputs: int) -> None
         raise InputError(f"{name} must be finite numbers")
 
 
-def _summed(rows: Rows, groups: Sequence[Sequence[int]], power: int = 1) -> Rows:
-    """Sums over groups of the prompt's units (of squares, for errors); what stands after the prompt stays."""
+def _check_finite(*values: Any) -> None:
+    if not all(value is None or (isinstance(value, float | int) and math.isfinite(value)) for value in values):
+        raise InputError("log-probabilities and seconds must be finite numbers")
+
+
+def _sum_groups(rows: Rows, groups: Sequence[Sequence[int]], power: int = 1) -> Rows:
+    """Sums over groups of the prompt's units (of squares for standard errors); columns of the output are kept."""
     inputs = sum(map(len, groups))
     return tuple(
         (*(sum(row[i] ** power for i in group) ** (1 / power) for group in groups), *row[inputs:]) for row in rows
@@ -351,7 +502,7 @@ def _summed(rows: Rows, groups: Sequence[Sequence[int]], power: int = 1) -> Rows
 
 
 def join_tokens(text: str, units: Sequence[Token], protected: bool = False) -> Token:
-    """Neighbours as one unit of the text; it is protected if all of them are, and as likely as all of them together."""
+    """Adjacent units as one. It is protected if all of them are; its log-probability is their sum."""
     if len(units) == 1:
         return replace(units[0], protected=protected or units[0].protected)
     start, end = units[0].start, max(unit.end for unit in units)

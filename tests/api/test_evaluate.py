@@ -2,7 +2,6 @@
 
 import json
 import math
-from importlib.resources import files
 
 import jsonschema
 import pytest
@@ -18,6 +17,7 @@ from reagent.metrics.rationale import Annotation
 from reagent.metrics.soft import SOFT
 from reagent.models.base import Model
 from reagent.models.huggingface import HuggingFaceModel
+from reagent.schemas import read_schema
 from reagent.testing.scripted import ScriptedModel
 
 QUICK = {"draws": 4, "probes": 16, "replacer": "random"}
@@ -91,7 +91,7 @@ def test_its_json_follows_the_schema_and_comes_back_equal(tmp_path) -> None:
     marked = Annotation.of_texts(PROMPT, "w2", "w8")
     evaluation = evaluate(model, explanation(model, STRENGTHS), annotation=marked, pi=[0.3, 0.1], **QUICK)
     data = json.loads(evaluation.save(tmp_path / "e.json").read_text())
-    schema = json.loads((files("reagent.metrics") / "evaluation.schema.json").read_text(encoding="utf-8"))
+    schema = read_schema("evaluation")
     jsonschema.validate(data, schema)
     assert Evaluation.from_dict(data) == evaluation
     assert data["schema"] == "reagent.evaluation/1"
@@ -108,6 +108,10 @@ def test_what_is_not_a_whole_evaluation_is_refused(change: dict[str, object]) ->
     data = evaluate(model, explanation(model, STRENGTHS), ["lds"], **QUICK).to_dict()
     with pytest.raises(FileError):
         Evaluation.from_dict(data | change)
+    flags = data["results"][0].pop("flags")
+    with pytest.raises(FileError, match=r"'results\[0\]\.flags' is missing"):
+        Evaluation.from_dict(data)
+    data["results"][0]["flags"] = flags
     del data["model"]
     with pytest.raises(FileError, match="'model' is missing"):
         Evaluation.from_dict(data)

@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from importlib.resources import files
 from pathlib import Path
 
 import jsonschema
 import pytest
+
+from reagent.schemas import read_schema
 
 FAST = ["--preset", "paper", "--max-steps", "5", "--runs", "1", "--max-new-tokens", "2"]
 PROMPT = "The river runs through the old town,"
@@ -37,7 +38,7 @@ def test_explain_shows_and_writes_everything(explain, run, tmp_path: Path) -> No
 def test_json_alone_goes_to_standard_output(explain) -> None:
     answer = explain(PROMPT, *FAST, "--json", "-")
     data = json.loads(answer.out)
-    schema = json.loads((files("reagent") / "explanation.schema.json").read_text(encoding="utf-8"))
+    schema = read_schema("explanation")
     jsonschema.validate(data, schema)
     assert data["prompt"] == PROMPT
     assert [len(row) for row in data["scores"]] == [len(data["input"]), len(data["input"]) + 1]

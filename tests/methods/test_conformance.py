@@ -1,7 +1,6 @@
 """What is true of every method, whatever it computes."""
 
 import json
-from importlib.resources import files
 from typing import Any
 
 import jsonschema
@@ -16,6 +15,7 @@ from reagent.errors import CapabilityError
 from reagent.explanation import STOP_REASONS, Explanation
 from reagent.methods import METHODS, replaces
 from reagent.models.huggingface import HuggingFaceModel
+from reagent.schemas import read_schema
 
 # Every preset once, with settings that end soon.
 PROBING: dict[str, dict[str, Any]] = {  # they need nothing but probabilities
@@ -79,7 +79,7 @@ def test_every_row_is_a_finite_distribution_over_what_stands_before(why: Explana
 
 
 def test_the_record_is_complete(why: Explanation) -> None:
-    schema = json.loads((files("reagent") / "explanation.schema.json").read_text(encoding="utf-8"))
+    schema = read_schema("explanation")
     jsonschema.validate(json.loads(why.to_json()), schema)
     assert set(why.cost.stopped) <= set(STOP_REASONS)
     assert why.cost.forward_passes == why.cost.probes + why.cost.stopping_tests + why.cost.proposals + 1

@@ -28,7 +28,16 @@ def result(value: float, random: float, metric: str = "soft_nc", measure: str = 
 
 def evaluation(*results: Result) -> Evaluation:
     said = {"method": {"id": "m"}, "completion": "x"}
-    return Evaluation(said, {"id": "tiny"}, "token", (0,), results, (), {}, {"forward_passes": 1, "seconds": 0.1})
+    return Evaluation(
+        explanation=said,
+        model={"id": "tiny"},
+        level="token",
+        targets=(0,),
+        results=results,
+        skipped=(),
+        settings={},
+        cost={"forward_passes": 1, "seconds": 0.1},
+    )
 
 
 def test_the_papers_figure_is_the_log_of_a_ratio_of_means() -> None:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reagent.explanation import Cost, Explanation, Level, Message, Token, WhatIf
+from reagent.explanation import Answer, Cost, Explanation, Level, Message, Token, WhatIf
 from reagent.segmentation import paragraphs, sentences
 
 PROMPT = (
@@ -56,7 +56,7 @@ def make(
             1280, 9000, 3.21, 1280, 0, 1, (64,) * len(targets), tuple(stopped or ["condition"] * len(targets))
         ),
     }
-    return Explanation(prompt, completion, sources, targets, **(fields | changes))  # type: ignore[arg-type]
+    return Explanation(prompt=prompt, completion=completion, input=sources, output=targets, **(fields | changes))  # type: ignore[arg-type]
 
 
 def contested() -> Explanation:
@@ -151,9 +151,9 @@ def with_what_if() -> Explanation:
         completion=" Tokyo, and",
         stderr=True,
         what_if=(
-            WhatIf(0, japan, " Italy", 0.004, ((" Rome", 0.31), (" Milan", 0.09))),
-            WhatIf(0, capital, "", 0.2, ((" Kyoto", 0.25),)),
-            WhatIf(2, japan, " Peru", 0.5, ((" and", 0.5),)),
+            WhatIf(0, japan, " Italy", 0.004, (Answer(" Rome", 0.31), Answer(" Milan", 0.09))),
+            WhatIf(0, capital, "", 0.2, (Answer(" Kyoto", 0.25),)),
+            WhatIf(2, japan, " Peru", 0.5, (Answer(" and", 0.5),)),
         ),
     )
 
@@ -183,8 +183,8 @@ def hostile() -> Explanation:
         unit=HOSTILE,
         target={"kind": "contrast", "index": 1, "text": HOSTILE, "logprob": -1.0},
         messages=(Message(HOSTILE, 0, len(HOSTILE)),),
-        what_if=(WhatIf(1, 0, HOSTILE, 0.5, ((HOSTILE, 0.5),)),),
-        levels=(Level(HOSTILE, (whole,), ((1.0,), (0.5, 0.5))),),
+        what_if=(WhatIf(1, 0, HOSTILE, 0.5, (Answer(HOSTILE, 0.5),)),),
+        levels=(Level(HOSTILE, (whole,), ((1.0,), (0.5, 0.5)), None, None),),
     )
 
 

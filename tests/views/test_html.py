@@ -178,7 +178,7 @@ def test_an_open_ranking_is_a_milder_warning_than_a_failure() -> None:
     ]
     assert view.parts("question")[0].text() == "The output: choose a token (≈ ranking still open)"
     assert view.parts("caution")[0].text().startswith("≈ This output has a ranking that was still open")
-    assert drawn(why, target=2).parts("caution")[0].text().startswith("⚠ This output was made likelier")
+    assert drawn(why, target=2).parts("caution")[0].text().startswith("⚠ This output was made more likely by no part")
     assert drawn(why, target=0).parts("caution")[0].text() == ""
 
 

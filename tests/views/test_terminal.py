@@ -125,7 +125,7 @@ def test_warnings_with_the_same_reason_are_one_line() -> None:
     lines = [line for line in render(why, width=100).splitlines() if line.startswith("warning: ")]
     assert lines == [
         "warning: 3 of 5 output tokens: ranking still open; more probes may settle it",
-        "warning: ',' was made likelier by no part of the context: its scores are uniform and say nothing",
+        "warning: ',' was made more likely by no part of the context: its scores are uniform and meaningless",
     ]
     assert "' Tokyo' has a ranking that was still open" in render(why, 0)
     assert re.findall(r"^ ([≈!]) (\d)", render(why), re.M) == [("≈", "0"), ("!", "1"), ("≈", "2"), ("≈", "4")]

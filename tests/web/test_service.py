@@ -9,11 +9,12 @@ import pytest
 
 import reagent
 from reagent.models.huggingface import HuggingFaceModel
+from reagent.schemas import read_schema
 from reagent.views.html import to_view_data
 from reagent.web.config import Limits
 from web.serving import PROMPT, Service, capitals, serving
 
-SCHEMA = json.loads((Path(reagent.__file__).parent / "explanation.schema.json").read_text("utf-8"))
+SCHEMA = read_schema("explanation")
 INJECTIONS = [
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(1)>',

@@ -12,7 +12,6 @@ from typing import Any
 
 from reagent.evaluation import Evaluation, Point, Result, Skipped, TargetResult
 from reagent.explanation import Explanation
-from reagent.explanation_json import from_dict, to_dict
 
 DIGITS, ERROR_DIGITS = 5, 2
 _SHARED = ("schema", "prompt", "completion", "input", "output", "model", "target", "unit", "messages")
@@ -41,7 +40,7 @@ _DICTIONARY = (
 
 def pack_explanation(why: Explanation) -> tuple[bytes, bytes]:
     """The part shared with other explanations of the same output, and the rest."""
-    data = to_dict(why)
+    data = why.to_dict()
     shared = {name: _compact(data.pop(name)) for name in _SHARED}
     for rows in (data, *data["levels"]):
         for name in _ROWS:
@@ -61,7 +60,7 @@ def unpack_explanation(shared: bytes, own: bytes) -> Explanation:
         asked = data.pop("asked")
         for name in _ROWS:
             data[name] = data[name] and _all_rows(dict(zip(asked, data[name], strict=True)), data, name)
-    return from_dict(data)
+    return Explanation.from_dict(data)
 
 
 def explained_rows(why: Explanation) -> list[int]:
@@ -85,7 +84,7 @@ def pack_evaluation(found: Evaluation) -> bytes:
     data = found.to_dict()
     own = {name: data[name] for name in ("version", "created", "level", "targets", "skipped", "settings", "cost")}
     own["model"] = None if data["model"] == data["explanation"]["model"] else data["model"]
-    own["warnings"] = [line for line in found.warnings if "was not asked about" not in line]
+    own["warnings"] = [line for line in found.warnings if "was not explained" not in line]
     own["results"] = [
         [
             *_pack_numbers(
@@ -101,7 +100,7 @@ def pack_evaluation(found: Evaluation) -> bytes:
 
 def unpack_evaluation(data: bytes, why: Explanation) -> Evaluation:
     own = unpack(data)
-    whole = to_dict(why)
+    whole = why.to_dict()
     return Evaluation(
         explanation={name: whole[name] for name in _IDENTITY},
         model=own["model"] or dict(why.model),

@@ -59,7 +59,7 @@ def evaluate(
     from reagent.atomic_io import check_writable
     from reagent.cli.parsing import load_model, server_options
     from reagent.cli.progress import progress_bar
-    from reagent.explanation_json import load
+    from reagent.explanation import load
     from reagent.metrics.rationale import Annotation
 
     why = load(file)

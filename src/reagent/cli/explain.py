@@ -148,7 +148,7 @@ def show(
 ) -> None:
     """Show a saved explanation."""
     from reagent.cli.parsing import check_outputs
-    from reagent.explanation_json import load
+    from reagent.explanation import load
 
     check_outputs(None, html=html, png=png)
     why = load(file)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from reagent.case import Case, Ids
-from reagent.explanation import WhatIf
+from reagent.explanation import Answer, WhatIf
 from reagent.methods.base import Attribution
 from reagent.models.base import HasTokenTexts, Model, PredictsTokens, require
 from reagent.replacers.base import Proposals
@@ -45,7 +45,7 @@ def what_if(model: Model, case: Case, proposals: Proposals, found: Attribution, 
                     ),
                     probability=float(np.exp(own)),
                     answers=tuple(
-                        (spelled.get(int(i), "\N{REPLACEMENT CHARACTER}"), float(np.exp(p)))
+                        Answer(spelled.get(int(i), "\N{REPLACEMENT CHARACTER}"), float(np.exp(p)))
                         for i, p in zip(ids[-1], logprobs[-1], strict=True)
                     ),
                 )

@@ -195,6 +195,8 @@ def _header(path: Path) -> _Header:
             if data[:4] != b"GGUF":
                 raise FileError(f"{str(path)!r} is not a GGUF file (its first letters would be GGUF): get another")
             return _parse(_Cursor(data))
+    except FileError:
+        raise
     except OSError as error:
         raise FileError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
     except (EOFError, ValueError, ArithmeticError, RecursionError) as error:

@@ -155,10 +155,13 @@ def _what_if_caption(explanation: Explanation, counterfactual: WhatIf) -> Captio
     if replacement:
         caption = [CaptionPart("with "), _quote(replacement), CaptionPart(" instead of ")]
     caption += [_quote(_shorten_name(label(unit))), CaptionPart(": ")]
-    for text, share in counterfactual.answers:
-        caption += [_quote(_shorten_name(mark_whitespace(text))), CaptionPart(f" {percent(share)}, ")]
+    for answer in counterfactual.answers:
+        caption += [
+            _quote(_shorten_name(mark_whitespace(answer.text))),
+            CaptionPart(f" {percent(answer.probability)}, "),
+        ]
     caption.append(CaptionPart("…"))
-    if explanation.output[target].text not in dict(counterfactual.answers):
+    if explanation.output[target].text not in [answer.text for answer in counterfactual.answers]:
         name = _quote(_target_name(explanation, target))
         caption += [CaptionPart(" ("), name, CaptionPart(f" {percent(counterfactual.probability)})")]
     return caption

@@ -10,7 +10,6 @@ from starlette.responses import Response, StreamingResponse
 
 from reagent._version import __version__
 from reagent.explanation import Explanation
-from reagent.explanation_json import from_dict, to_dict
 from reagent.models.base import Model
 from reagent.views.html import render_page, to_view_data
 from reagent.views.plots import require_matplotlib, save_png
@@ -151,12 +150,12 @@ def add_explanations(app: FastAPI, desk: JobQueue, shelf: ExplanationStore) -> N
     @app.get(one, tags=["explanations"], response_model=schemas.Saved, responses=failures(404))
     def as_json(name: str) -> Response:
         """The explanation itself, in the schema reagent.explanation/1."""
-        return Json(to_dict(saved(name)))
+        return Json(saved(name).to_dict())
 
     @app.post("/api/view", tags=["explanations"], response_model=dict[str, Any], responses=failures(413))
     def view(explanation: Annotated[schemas.Saved, Body()]) -> Response:
         """What view.js draws of an explanation in the schema reagent.explanation/1."""
-        return Json(to_view_data(from_dict(explanation)))
+        return Json(to_view_data(Explanation.from_dict(explanation)))
 
 
 def _job(desk: JobQueue, name: str) -> Job:

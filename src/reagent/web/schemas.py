@@ -1,15 +1,15 @@
 """What the service takes and answers, for its description; the answers themselves are plain dictionaries."""
 
-import json
-from importlib.resources import files
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, WithJsonSchema
 
+from reagent.schemas import read_schema
+
 
 def _explanation_schema() -> dict[str, Any]:
     """explanation.schema.json without references, which would lead nowhere inside another description."""
-    schema = json.loads(files("reagent").joinpath("explanation.schema.json").read_text("utf-8"))
+    schema = read_schema("explanation")
     parts = schema.pop("$defs")
 
     def whole(part: Any) -> Any:
@@ -18,7 +18,7 @@ def _explanation_schema() -> dict[str, Any]:
         if not isinstance(part, dict):
             return part
         name = str(part.get("$ref", "")).rpartition("/")[2]
-        own = {key: whole(value) for key, value in part.items() if key not in ("$ref", "$schema")}
+        own = {key: whole(value) for key, value in part.items() if key not in ("$ref", "$schema", "$id")}
         return whole(parts[name]) | own if name else own
 
     return dict(whole(schema))

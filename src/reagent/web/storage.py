@@ -7,7 +7,6 @@ from pathlib import Path
 from reagent.atomic_io import check_writable
 from reagent.errors import FileError
 from reagent.explanation import Explanation
-from reagent.explanation_json import load
 
 KEPT = 1000  # the oldest go
 _ID = re.compile(r"[0-9a-f]{16}")
@@ -35,7 +34,7 @@ class ExplanationStore:
         if not _ID.fullmatch(name) or not self._path(name).is_file():
             return None
         with suppress(FileError):
-            return load(self._path(name))
+            return Explanation.load(self._path(name))
         return None
 
     def _path(self, name: str) -> Path:

@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import pytest
 from models.http.conftest import Truth
 from models.http.servers import Proxy, a_port_where_nobody_listens, proxied, stalled
 from reagent.cli import main
+from reagent.schemas import read_schema
 
 PROMPT = "My aunt moved to Japan to teach music."
 QUICK = ["--max-new-tokens", "2", "--replacer", "self"]
@@ -45,7 +45,7 @@ def test_explaining_evaluating_and_comparing(
     assert " requests, " in out
     assert "tokens of the tokenizer" in " ".join(out.split())
     data = json.loads(file.read_text())
-    schema = json.loads((files("reagent") / "explanation.schema.json").read_text(encoding="utf-8"))
+    schema = read_schema("explanation")
     jsonschema.validate(data, schema)
     assert data["model"]["id"] == f"{url}#tiny"
     assert data["cost"]["requests"] >= 18

@@ -268,7 +268,7 @@ def test_methods_that_look_inside_say_why_not(connected: Callable[..., HttpModel
 def test_a_target_that_is_not_listed_even_as_it_stands_is_told(connected: Callable[..., HttpModel]) -> None:
     why = reagent.explain(connected(echo=False, most=1), PROMPT, target=" Tokyo", replacer="random", probes=8)
     assert why.cost.unlisted >= 1
-    assert any("even in the text as it stands" in line for line in why.warnings)
+    assert any("even for the unchanged text" in line for line in why.warnings)
 
 
 def test_a_prompt_that_is_too_long_is_one_clear_line(connected: Callable[..., HttpModel]) -> None:
