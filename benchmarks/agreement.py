@@ -49,7 +49,7 @@ class Bench:
     def __init__(self, model: Model, prompt: str, replacer: str, answers: Path | None = None) -> None:
         self.case: Case = model.case(prompt, max_new_tokens=1).with_logprobs(model)
         table = make_replacer(replacer).propose(model, self.case, np.random.default_rng(0))
-        self.table: Proposals = replace(table, missing=None)  # here the question is about just these candidates
+        self.table: Proposals = replace(table, omitted_variance=None)  # here the question is about just these candidates
         self.free = np.flatnonzero(self.table.replaceable[: len(self.case.input)])
         self.model, self.file = model, answers and answers.with_name(f"{answers.name}.npz")
         self.known: dict[bytes, float] = {}

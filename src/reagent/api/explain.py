@@ -17,7 +17,7 @@ from reagent.methods.hierarchical import Stage, attribute
 from reagent.models.base import Model
 from reagent.models.chat import Chat
 from reagent.models.load import load_model
-from reagent.replacers import Proposals, Replacer, automatic, make_replacer
+from reagent.replacers import Proposals, Replacer, choose_automatic, make_replacer
 from reagent.replacers.base import no_proposals
 from reagent.request import check_prompt, check_question, check_units, cuts, phrase, question, read_case, streaming_to
 from reagent.segmentation import Span
@@ -71,7 +71,7 @@ def explain(
     )
     known = model if hasattr(model, "score") and hasattr(model, "case") else load_model(model)
     if substitute is not None and replacer == "auto":
-        substitute = make_replacer(automatic(known), **(replacer_options or {}))
+        substitute = make_replacer(choose_automatic(known), **(replacer_options or {}))
     if hasattr(attributor, "check"):
         attributor.check(known)
     case = read_case(streaming_to(known, answered), given, target, contrast, max_new_tokens)
@@ -171,7 +171,7 @@ class _Bill:
     def proposing(self, propose: Callable[[], Proposals]) -> Proposals:
         before = self.meter.forward_passes
         proposals = propose()
-        self.proposals = self.meter.forward_passes - before + proposals.foreign_passes
+        self.proposals = self.meter.forward_passes - before + proposals.auxiliary_passes
         return proposals
 
     def cost(self, found: Attribution) -> Cost:

@@ -1,6 +1,5 @@
 """From the body of a request to what `reagent.explain` is called with, and what may be asked of this model."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,21 +9,15 @@ from reagent.api.explain import check_choices
 from reagent.errors import CapabilityError, InputError, UnknownNameError
 from reagent.methods import METHODS, Method, make_method, replaces
 from reagent.models._transformers import is_local
-from reagent.models.base import HasChatTemplate, HasTokenTexts, HasVocabulary, Model, PredictsTokens
-from reagent.replacers import REPLACERS
+from reagent.models.base import HasChatTemplate, Model
+from reagent.replacers import find_replacer, replacer_names
+from reagent.replacers.base import required_capabilities
 from reagent.replacers.masked_lm import MaskedLMReplacer
 from reagent.request import check_prompt, check_question
 from reagent.segmentation import UNITS
 from reagent.views.plots import require_matplotlib
 from reagent.web.config import Limits
 
-_NEEDS: Mapping[str, tuple[type, ...]] = {
-    "roberta": (HasTokenTexts,),
-    "self": (PredictsTokens, HasVocabulary),
-    "infill": (PredictsTokens, HasVocabulary),
-    "pos": (HasTokenTexts,),
-    "random": (HasVocabulary,),
-}
 _BIGGEST = 2**63 - 1  # of a seed
 
 
@@ -61,7 +54,7 @@ class Questions:
     def __init__(self, model: Model, limits: Limits) -> None:
         self.model, self.limits = model, limits
         self.methods = {name: _presets(name, model) for name in METHODS}
-        self.replacers = ["auto", *(name for name in REPLACERS if _can_replace(name, model))]
+        self.replacers = ["auto", *(name for name in replacer_names() if _can_replace(name, model))]
 
     def options(self) -> dict[str, Any]:
         """What the page offers."""
@@ -156,11 +149,11 @@ def _can(method: Method, model: Model) -> bool:
 def _can_replace(name: str, model: Model) -> bool:
     if name == "roberta" and not is_local(MaskedLMReplacer().model):
         return False  # nobody wants to wait for half a gigabyte behind a click
-    return all(isinstance(model, capability) for capability in _NEEDS[name])
+    return all(isinstance(model, capability) for capability in required_capabilities(find_replacer(name).replacer))
 
 
 def _about(replacer: str) -> str:
-    return "the best one at hand" if replacer == "auto" else REPLACERS[replacer][1]
+    return "the best one at hand" if replacer == "auto" else find_replacer(replacer).summary
 
 
 def _chats(model: Model) -> bool:
