@@ -3,12 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from reagent import plugins
+from reagent import explain, plugins
 from reagent.case import Case
 from reagent.errors import InputError, UnknownNameError
 from reagent.models.base import HasVocabulary, Model, PredictsTokens
@@ -145,3 +146,13 @@ def test_a_built_in_replacer_declares_what_it_requires(name: str) -> None:
 def test_requires_may_be_left_out() -> None:
     assert required_capabilities(SelfReplacer()) == (PredictsTokens, HasVocabulary)
     assert required_capabilities(FirstToken()) == ()
+
+
+def test_the_example_of_the_docs_works() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "replacers.md").read_text(encoding="utf-8")
+    names: dict[str, Any] = {}
+    exec(page.split("```python\n")[1].split("```")[0], names)
+    model = ScriptedModel(["a", "b", "c"], lambda context: 5.0 * (context[:, :1] == np.arange(3)))
+    why = explain(model, "c a b", target=" c", replacer=names["ShuffleReplacer"](candidates=5))
+    assert why.replacer == {"id": "shuffle", "candidates": 5}
+    assert why.top(1)[0].token.text == "c"
