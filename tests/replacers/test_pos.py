@@ -34,9 +34,9 @@ def scripted(vocabulary: list[str]) -> ScriptedModel:
 def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache on the disk and in memory."""
     monkeypatch.setenv("REAGENT_CACHE", str(tmp_path))
-    pos._groups.cache_clear()
+    pos._group_tokens.cache_clear()
     yield tmp_path
-    pos._groups.cache_clear()
+    pos._group_tokens.cache_clear()
 
 
 def proposed(model: Model, case: Case, seed: int = 0, candidates: int = 256) -> list[set[str]]:
@@ -141,7 +141,7 @@ def test_a_vocabulary_is_tagged_once(cache_folder: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(pos, "_tag_words", lambda texts: tagged.append(len(texts)) or tag(texts))
 
     def use(vocabulary: list[str]) -> list[set[str]]:
-        pos._groups.cache_clear()  # as in another process
+        pos._group_tokens.cache_clear()  # as in another process
         model = scripted(vocabulary)
         return proposed(model, model.case("the garden", target=" is"))
 
@@ -160,7 +160,7 @@ def test_a_vocabulary_is_tagged_once(cache_folder: Path, monkeypatch: pytest.Mon
 
 def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "HanTa.HanoverTagger", None)
-    pos._tagger.cache_clear()
+    pos._load_tagger.cache_clear()
     model = scripted(VOCABULARY)
     with pytest.raises(InputError, match=r"tagger, which is not installed: pip install 'reagent-lm\[pos\]'"):
         proposed(model, model.case("the garden", target=" is"))
@@ -196,6 +196,6 @@ def test_a_file_in_the_working_folder_is_not_unpickled(tmp_path: Path, monkeypat
 
     (tmp_path / "morphmodel_en.pgz").write_bytes(gzip.compress(pickle.dumps(Trap())))
     monkeypatch.chdir(tmp_path)
-    pos._tagger.cache_clear()
-    assert pos._tagger() is not None
+    pos._load_tagger.cache_clear()
+    assert pos._load_tagger() is not None
     assert not (tmp_path / "pwned").exists()

@@ -65,7 +65,7 @@ class PartOfSpeechReplacer:
 
     def propose(self, model: Model, case: Case, rng: np.random.Generator) -> Proposals:
         vocabulary = Vocabulary(model, "replacer 'pos'")
-        groups = _groups(vocabulary.texts)
+        groups = _group_tokens(vocabulary.texts)
         ids = np.zeros((len(case.ids), self.candidates), dtype=np.int64)
         weights, sampled = np.zeros(ids.shape), np.zeros(len(ids), dtype=np.bool_)
         for i, (token, tag) in enumerate(zip(case.input + case.output, _tag_case(case), strict=True)):
@@ -103,7 +103,7 @@ def _coarse_tag(tag: str) -> str:
 
 
 @lru_cache(2)
-def _groups(texts: tuple[str, ...]) -> Groups:
+def _group_tokens(texts: tuple[str, ...]) -> Groups:
     """The indices in `texts` of the tokens of each group."""
     groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for i, (text, tag) in enumerate(zip(texts, _tag_vocabulary(texts), strict=True)):
@@ -127,7 +127,7 @@ def _tag_vocabulary(texts: Sequence[str]) -> list[str]:
 
 def _tag_words(texts: Sequence[str]) -> list[str]:
     """One tag for each text, without context."""
-    tagger = _tagger()
+    tagger = _load_tagger()
     tags = []
     for text in texts:
         word = text.strip()
@@ -171,7 +171,7 @@ def _tag_in_context(text: str, words: Sequence[Span]) -> list[str]:
         sentences[-1].append(text[a:b])
         if text[a:b] in ".!?":
             sentences.append([])
-    tagger = _tagger()
+    tagger = _load_tagger()
     tagged = (
         (word, tag) for part in sentences for word, tag in zip(part, tagger.tag_sent(part, taglevel=0), strict=True)
     )
@@ -182,7 +182,7 @@ def _tag_in_context(text: str, words: Sequence[Span]) -> list[str]:
 
 
 @lru_cache(1)
-def _tagger() -> Any:
+def _load_tagger() -> Any:
     try:
         from HanTa.HanoverTagger import HanoverTagger
     except ImportError as error:
