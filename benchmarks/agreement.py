@@ -1,15 +1,16 @@
 """How fast do explanations converge? Agreement with a converged reference against the number of probes.
 
-Three estimators on the same model: the published sum (30 % replaced, drawn independently), the same response dealt
-and centred, and the preset `fast`. Each is compared with a reference of its own kind from other seeds: the mean of g
-when a token was replaced minus when it was kept for the first two, and `fast` itself for the third. The probes of the
-reference of the first two come in families: all of one share their first half, halves of it the half of what is left,
-and so on, so that half as much is read or less; each by itself is drawn as all others are.
+Three estimators on the same model: the published sum (30 % replaced, sampled independently), the same response with
+balanced samples and centred, and the preset `fast`. Each is compared with a reference of its own kind from other seeds.
+For the first two the reference is the mean of g when a token was replaced minus the mean when it was kept. For the
+third it is `fast` itself. The reference probes of the first two share prefixes: all probes of a family share the first
+half of the text, half of them also share half of the rest, and so on. So the model reads half as much or less, and each
+probe has the same distribution as all others.
 
     python benchmarks/agreement.py --out docs/benchmarks/agreement.json
 
-prints the JSON too. Every prompt is saved when it is done, and running it again goes on; `--answers DIR` also keeps
-what the model answered, so that another estimate needs it only for texts that it has not seen.
+prints the JSON too. The results of each prompt are saved at once, and a second run continues where the first stopped.
+`--cache DIR` also saves the log-probabilities, so that another estimator scores only new texts.
 """
 
 import argparse
@@ -37,117 +38,118 @@ from reagent.sampling import sample_balanced
 
 COUNTS = (32, 64, 96, 128, 256)
 REFERENCE = 4096
-RUNS, INTERVALS = 4, 256  # of the preset, with a seed each: at least so many, and more where tokens are few
-LAST = 7  # tokens that are at least left where probes of the reference part ways
-ROWS = 64  # of them at once
-reagent_fast.BLOCK = REFERENCE  # nobody watches: the more probes at once, the more they share
+RUNS, INTERVALS = 4, 256  # runs of the preset per prompt: at least RUNS, and more if the prompt has few tokens
+MIN_TAIL = 7  # tokens after the last fork of the reference probes, at least
+BATCH_ROWS = 64  # of the reference probes
+reagent_fast.BLOCK = REFERENCE  # no partial results are needed, and larger batches share longer prefixes
 
 
 class Bench:
-    """One prompt with its proposals. What was asked once is remembered."""
+    """One prompt with its proposals, and a cache of log-probabilities."""
 
-    def __init__(self, model: Model, prompt: str, replacer: str, answers: Path | None = None) -> None:
+    def __init__(self, model: Model, prompt: str, replacer: str, cache: Path | None = None) -> None:
         self.case: Case = model.case(prompt, max_new_tokens=1).with_logprobs(model)
         table = make_replacer(replacer).propose(model, self.case, np.random.default_rng(0))
-        self.table: Proposals = replace(table, missing=None)  # here the question is about just these candidates
+        # The effects of this benchmark are defined over exactly these candidates.
+        self.table: Proposals = replace(table, omitted_variance=None)
         self.free = np.flatnonzero(self.table.replaceable[: len(self.case.input)])
-        self.model, self.file = model, answers and answers.with_name(f"{answers.name}.npz")
-        self.known: dict[bytes, float] = {}
+        self.model, self.file = model, cache and cache.with_name(f"{cache.name}.npz")
+        self.cached: dict[bytes, float] = {}
         if self.file and self.file.exists():
-            with np.load(self.file) as kept:
-                self.known = dict(zip(map(bytes, kept["texts"]), kept["values"].tolist(), strict=True))
+            with np.load(self.file) as saved:
+                self.cached = dict(zip(map(bytes, saved["texts"]), saved["values"].tolist(), strict=True))
 
     def design(self, replaced: Mask, uniform: Floats) -> Design:
         columns = self.table.choose(uniform, self.free)
         return Design(replaced, columns, self.table.normalised[self.free], self.table.sampling_variance[self.free])
 
     def drop(self, design: Design) -> Floats:
-        return self.case.values[0] - self.ask(design.replaced, design.column)
+        return self.case.values[0] - self.logprob(design.replaced, design.column)
 
-    def ask(self, replaced: Mask, columns: Ids) -> Floats:
-        """log p(target) with the given replacements."""
+    def logprob(self, replaced: Mask, columns: Ids) -> Floats:
+        """log p(target) after the given replacements."""
         return self.score(self.table.apply(replaced, columns, self.free))
 
     def score(self, sequences: Ids) -> Floats:
         texts = [text.tobytes() for text in sequences]
-        new = {text: i for i, text in enumerate(texts) if text not in self.known}
+        new = {text: i for i, text in enumerate(texts) if text not in self.cached}
         if new:
             values = self.case.score_outputs(self.model, sequences[list(new.values())]).value[:, 0]
-            self.known |= dict(zip(new, values.tolist(), strict=True))
-        return np.array([self.known[text] for text in texts])
+            self.cached |= dict(zip(new, values.tolist(), strict=True))
+        return np.array([self.cached[text] for text in texts])
 
     def save(self) -> None:
         if self.file:
-            texts = np.frombuffer(b"".join(self.known), dtype=np.uint8).reshape(len(self.known), -1)
-            np.savez_compressed(self.file, texts=texts, values=np.array(list(self.known.values())))
+            texts = np.frombuffer(b"".join(self.cached), dtype=np.uint8).reshape(len(self.cached), -1)
+            np.savez_compressed(self.file, texts=texts, values=np.array(list(self.cached.values())))
 
     def fast(self, probes: int, seed: int) -> Effects:
-        """The preset itself, with exactly so many probes."""
-        found = ReagentFast(probes=probes).attribute(
-            _Remembering(self), self.case, self.table, np.random.default_rng([seed, 1])
+        """The effects of the preset `fast` with a fixed number of probes."""
+        attribution = ReagentFast(probes=probes).attribute(
+            _CachedModel(self), self.case, self.table, np.random.default_rng([seed, 1])
         )
-        assert found.effects is not None
-        assert found.stderr is not None
-        return Effects(found.effects[0][self.free], found.stderr[0][self.free], np.zeros(len(self.free)))
+        assert attribution.effects is not None
+        assert attribution.stderr is not None
+        return Effects(attribution.effects[0][self.free], attribution.stderr[0][self.free], np.zeros(len(self.free)))
 
-    def published(self, probes: int, seed: int, dealt: bool) -> tuple[Mask, Floats]:
-        """Replaced sets of 30 %, and the published response g of each."""
+    def published(self, probes: int, seed: int, balanced: bool) -> tuple[Mask, Floats]:
+        """Random sets of 30 % of the tokens, and the published response g to replacing each."""
         rng, n = np.random.default_rng([seed, 2]), len(self.free)
-        hand = max(1, round(0.3 * n))
-        if dealt:
-            replaced, uniform = sample_balanced(n, hand, probes, 1, rng)
+        block = max(1, round(0.3 * n))
+        if balanced:
+            replaced, uniform = sample_balanced(n, block, probes, 1, rng)
         else:
-            replaced = np.argsort(np.argsort(rng.random((probes, n)), axis=1), axis=1) < hand
+            replaced = np.argsort(np.argsort(rng.random((probes, n)), axis=1), axis=1) < block
             uniform = rng.random((probes, n))
-        after = self.ask(replaced, self.table.choose(uniform, self.free))
+        after = self.logprob(replaced, self.table.choose(uniform, self.free))
         return replaced, self._gain(after)
 
-    def converged(self, probes: int, seed: int) -> tuple[Mask, Floats]:
-        """The same, dealt, in families that begin alike: the beginning of a family is read once."""
+    def published_reference(self, probes: int, seed: int) -> tuple[Mask, Floats]:
+        """The same with balanced samples in families that share a prefix, which the model reads once."""
         rng, n = np.random.default_rng([seed, 2]), len(self.free)
-        forks = _forks(n)
+        forks = _fork_positions(n)
         replaced, uniform = sample_balanced(n, max(1, round(0.3 * n)), probes // 2 ** len(forks), 1, rng)
-        for place in forks:
+        for position in forks:
             replaced, uniform = replaced.repeat(2, axis=0), uniform.repeat(2, axis=0)
             for twin, numbers in zip(replaced[1::2], uniform[1::2], strict=True):
-                rng.shuffle(twin[place:])  # as many others, and other candidates
-                numbers[place:] = rng.random(n - place)
+                rng.shuffle(twin[position:])  # the same number of other tokens, with other candidates
+                numbers[position:] = rng.random(n - position)
         sequences = self.table.apply(replaced, self.table.choose(uniform, self.free), self.free)
         cuts = self.free[forks].tolist()
-        parts = np.split(sequences, range(ROWS, probes, ROWS))
+        parts = np.split(sequences, range(BATCH_ROWS, probes, BATCH_ROWS))
         return replaced, self._gain(np.concatenate([self._score_family(part, cuts) for part in parts]))
 
     @torch.inference_mode()
     def _score_family(self, sequences: Ids, cuts: list[int]) -> Floats:
-        """log p(target) of sequences of which 2, 4, … in a row are alike up to the cuts, the last cut first."""
-        begin, past, alike = 0, None, 2 ** len(cuts)
+        """log p(target) of sequences; groups of 2, 4, … neighbours are equal up to the last cut, the one before, …"""
+        begin, past, equal = 0, None, 2 ** len(cuts)
         for cut in [*cuts, len(self.case.input)]:
-            ids = torch.from_numpy(sequences[::alike, begin:cut].copy())
-            answer = self.model.network(ids, past_key_values=past, use_cache=True, logits_to_keep=1)
-            begin, past, alike = cut, answer.past_key_values, alike // 2
-            if alike:
+            ids = torch.from_numpy(sequences[::equal, begin:cut].copy())
+            output = self.model.network(ids, past_key_values=past, use_cache=True, logits_to_keep=1)
+            begin, past, equal = cut, output.past_key_values, equal // 2
+            if equal:
                 past.batch_repeat_interleave(2)
-        return np.asarray(answer.logits[:, -1].log_softmax(-1)[:, self.case.targets[0]], dtype=np.float64)
+        return np.asarray(output.logits[:, -1].log_softmax(-1)[:, self.case.targets[0]], dtype=np.float64)
 
     def _gain(self, after: Floats) -> Floats:
         return gain(np.exp(self.case.values[0]) - np.exp(after))
 
 
-def _forks(tokens: int) -> list[int]:
-    """Where probes part ways: at half of what is left, as long as enough is left.
+def _fork_positions(tokens: int) -> list[int]:
+    """The positions where probes begin to differ: each halves the rest, as long as the rest is long enough.
 
-    >>> _forks(12), _forks(30), _forks(67)
+    >>> _fork_positions(12), _fork_positions(30), _fork_positions(67)
     ([], [15, 23], [34, 51, 59])
     """
-    places, left = list[int](), tokens
-    while left // 2 >= LAST:
-        places.append(tokens - left // 2)
+    positions, left = list[int](), tokens
+    while left // 2 >= MIN_TAIL:
+        positions.append(tokens - left // 2)
         left //= 2
-    return places
+    return positions
 
 
-class _Remembering:
-    """The model as the method sees it, through what is remembered."""
+class _CachedModel:
+    """The model with a cache of scores."""
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
@@ -173,62 +175,62 @@ def published_sum(replaced: Mask, g: Floats, seed: int) -> Floats:
     )
 
 
-def compare(found: Floats, reference: Floats) -> dict[str, float]:
-    top, best = set(np.argsort(-found)[:5]), set(np.argsort(-reference)[:5])
-    return {"pearson": float(np.corrcoef(found, reference)[0, 1]), "top5": len(top & best) / min(5, len(found))}
+def compare(effects: Floats, reference: Floats) -> dict[str, float]:
+    top, best = set(np.argsort(-effects)[:5]), set(np.argsort(-reference)[:5])
+    return {"pearson": float(np.corrcoef(effects, reference)[0, 1]), "top5": len(top & best) / min(5, len(effects))}
 
 
-def covered(found: Effects, reference: Floats) -> dict[str, float]:
-    """How many 95 % intervals hold the reference: of all tokens, and of the five with the largest effects.
+def coverage(effects: Effects, reference: Floats) -> dict[str, float]:
+    """The share of 95 % intervals that contain the reference: of all tokens, and of the five with the largest effects.
 
-    Where all candidates were tried nothing is open, and there is no interval to judge.
+    A token whose candidates are exhausted has no standard error and is not counted.
     """
-    inside = abs(found.mean - reference) <= 1.96 * found.stderr
+    inside = abs(effects.mean - reference) <= 1.96 * effects.stderr
     largest = np.argsort(-abs(reference))
-    still = found.stderr > 1e-3 * abs(reference[largest[0]])
-    first = largest[:5][still[largest[:5]]]
+    uncertain = effects.stderr > 1e-3 * abs(reference[largest[0]])
+    first = largest[:5][uncertain[largest[:5]]]
     return {
-        "open": float(still.mean()),
-        "covered": float(inside[still].mean()) if still.any() else np.nan,
+        "uncertain": float(uncertain.mean()),
+        "covered": float(inside[uncertain].mean()) if uncertain.any() else np.nan,
         "covered_top5": float(inside[first].mean()) if len(first) else np.nan,
     }
 
 
 def measure(bench: Bench) -> dict[str, Any]:
-    """The preset `fast`."""
+    """Agreement and coverage of the preset `fast`."""
     reference = bench.fast(REFERENCE, seed=1000)
     runs = max(RUNS, round(INTERVALS / len(bench.free)))
     result: dict[str, Any] = {"tokens": len(bench.free), "target": bench.case.completion, "runs": runs, "fast": {}}
     for n in COUNTS:
         fits = [bench.fast(n, seed) for seed in range(runs)]
-        rows = [compare(fit.mean, reference.mean) | covered(fit, reference.mean) for fit in fits]
+        rows = [compare(fit.mean, reference.mean) | coverage(fit, reference.mean) for fit in fits]
         result["fast"][n] = _mean(rows) | {
             "two_seeds": float(np.mean([np.corrcoef(a.mean, b.mean)[0, 1] for a, b in pairwise(fits)])),
-            "claimed": float(np.sqrt(np.mean([fit.stderr**2 for fit in fits]))),
+            "stderr": float(np.sqrt(np.mean([fit.stderr**2 for fit in fits]))),
             "spread": float(np.sqrt(np.var([fit.mean for fit in fits], axis=0, ddof=1).mean())),
         }
     return result
 
 
 def measure_published(bench: Bench, seeds: int) -> dict[str, Any]:
-    """The published sum, and the same response dealt and centred."""
-    truth = centred_means(*bench.converged(REFERENCE, 1000))
-    sums = [(s, *bench.published(max(COUNTS), s, dealt=False)) for s in range(seeds)]
-    dealt = [bench.published(max(COUNTS), s, dealt=True) for s in range(seeds)]
+    """Agreement of the published sum, and of the same response with balanced samples and centred."""
+    truth = centred_means(*bench.published_reference(REFERENCE, 1000))
+    sums = [(s, *bench.published(max(COUNTS), s, balanced=False)) for s in range(seeds)]
+    balanced = [bench.published(max(COUNTS), s, balanced=True) for s in range(seeds)]
     return {
         "published": {n: _mean([compare(published_sum(r[:n], g[:n], s), truth) for s, r, g in sums]) for n in COUNTS},
-        "dealt": {n: _mean([compare(centred_means(r[:n], g[:n]), truth) for r, g in dealt]) for n in COUNTS},
+        "balanced": {n: _mean([compare(centred_means(r[:n], g[:n]), truth) for r, g in balanced]) for n in COUNTS},
     }
 
 
 def _mean(rows: list[dict[str, float]]) -> dict[str, float]:
-    """Of what there is of each."""
-    known = {key: [row[key] for row in rows if not np.isnan(row[key])] for key in rows[0]}
-    return {key: float(np.mean(values)) for key, values in known.items() if values}
+    """The mean of each value, without those that are not a number."""
+    values_of = {key: [row[key] for row in rows if not np.isnan(row[key])] for key in rows[0]}
+    return {key: float(np.mean(values)) for key, values in values_of.items() if values}
 
 
 def plan(replacers: list[str], lengths: list[str]) -> list[tuple[str, str, int]]:
-    """(replacer, length, number of the prompt), most wanted first."""
+    """(replacer, length, number of the prompt), in the order of priority."""
     return [
         (replacer, length, i)
         for some in (("medium", "short"), ("forty",), ("long",))
@@ -242,12 +244,12 @@ def plan(replacers: list[str], lengths: list[str]) -> list[tuple[str, str, int]]
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("agreement.json"))
-    parser.add_argument("--answers", type=Path)
+    parser.add_argument("--cache", type=Path)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--replacers", nargs="+", default=["self", "infill", "pos", "random"])
     parser.add_argument("--lengths", nargs="+", default=list(LENGTHS))
-    parser.add_argument("--estimators", nargs="+", default=["fast", "published"], help="published: also dealt")
+    parser.add_argument("--estimators", nargs="+", default=["fast", "published"], help="published: also balanced")
     arguments = parser.parse_args()
     done: dict[str, Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
     model = reagent.load_model(arguments.model)
@@ -256,7 +258,7 @@ def main() -> None:
         for replacer, length, i in plan(arguments.replacers, arguments.lengths):
             key = f"{replacer} {length} {i}"
             if part not in done.get(key, {}):
-                bench = Bench(model, LENGTHS[length][i], replacer, arguments.answers and arguments.answers / key)
+                bench = Bench(model, LENGTHS[length][i], replacer, arguments.cache and arguments.cache / key)
                 done[key] = done.get(key, {}) | parts[part](bench)
                 bench.save()
                 arguments.out.write_text(json.dumps(done, indent=1) + "\n")

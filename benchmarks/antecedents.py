@@ -1,7 +1,7 @@
-"""A country in the first sentence, a distractor in parentheses, the capital as the answer: is the country found?
+"""Is the cause found? A country in the first sentence, a distractor in parentheses, the capital as the answer.
 
-Keeps the cases in which the model's first choice is the capital, with and without the distractor. The preset `fast`
-with 64 probes against `paper` with the same number of forward passes. Prints JSON.
+Uses the cases in which the model predicts the capital first, with and without the distractor. Compares the preset
+`fast` with 64 probes and `paper` with the same number of forward passes. Prints JSON.
 """
 
 import argparse
@@ -17,8 +17,8 @@ from reagent.explanation import Explanation
 from reagent.models.base import Model
 
 
-def kept(model: Model) -> list[tuple[str, str, str]]:
-    """(prompt, country, target) of the cases that this model gets right."""
+def known_cases(model: Model) -> list[tuple[str, str, str]]:
+    """(prompt, country, target) of the cases that the model answers correctly."""
     cases = []
     for template in TEMPLATES:
         for country, capital in CAPITALS.items():
@@ -34,7 +34,8 @@ def _rank(model: Model, prompt: str, target: str) -> int:
     return int(model.score(case.ids[None], case.positions[:1], case.targets[:1]).rank[0, 0])
 
 
-def found(why: Explanation, country: str, top: int = 3) -> bool:
+def finds_country(why: Explanation, country: str, top: int = 3) -> bool:
+    """Whether the country is among the most important tokens."""
     start = why.prompt.index(country)
     return any(c.token.start < start + len(country) and c.token.end > start for c in why.top(top))
 
@@ -45,7 +46,7 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=40)
     arguments = parser.parse_args()
     model = reagent.load_model("smollm2")
-    cases = kept(model)
+    cases = known_cases(model)
     chosen = sorted(np.random.default_rng(0).permutation(len(cases))[: arguments.most])
     steps = -(-arguments.probes // 6)  # a step takes two passes, and there are three runs
     presets: dict[str, dict[str, Any]] = {
@@ -56,11 +57,11 @@ def main() -> None:
     results: dict[str, list[tuple[bool, int]]] = {name: [] for name in presets}
     for i in chosen:
         prompt, country, target = cases[i]
-        # Only the first token of the capital is explained, as everywhere.
+        # Only the first token of the capital is explained.
         first = model.case(prompt, target).output[0].text
         for name, options in presets.items():
             why = reagent.explain(model, prompt, target=first, **options)
-            results[name].append((found(why, country), why.cost.forward_passes))
+            results[name].append((finds_country(why, country), why.cost.forward_passes))
     summary: dict[str, Any] = {"cases_kept": len(cases), "cases_explained": len(chosen)}
     for name, rows in results.items():
         hits, passes = zip(*rows, strict=True)

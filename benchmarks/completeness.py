@@ -1,8 +1,8 @@
 """Do integrated gradients add up? The completeness gap, and whether it matters.
 
-By completeness, effects sum to what the model makes of the target after the text less what it makes of it after the
-baseline. Steps spread over the whole path (captum's way) against steps placed where the path needs them (ours), on
-the embedded model and on tiny ones of every family. On the embedded model also: is the cause of the answer found?
+By completeness, the effects sum to the target's log-probability given the text minus that given the baseline. Compares
+fixed quadrature rules over the whole path (as in Captum) with adaptive steps (ours), on the embedded model and on tiny
+models of every family. On the embedded model it also checks whether the cause of the answer is found.
 
     python benchmarks/completeness.py --most 12        # prints JSON; a quarter of an hour on two cores
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from antecedents import kept
+from antecedents import known_cases
 
 import reagent
 from reagent.case import Case, Floats
@@ -39,7 +39,7 @@ def integrals(model: Model, case: Case, names: list[str]) -> dict[str, Any]:
 
 
 def tiny_models() -> dict[str, Any]:
-    """The largest gap of three targets, for each family."""
+    """The largest gap of three targets, for each family of models."""
     sys.path.append(str(Path(__file__).parent.parent / "tests"))
     import tiny
 
@@ -47,29 +47,29 @@ def tiny_models() -> dict[str, Any]:
     for family in tiny.FAMILIES:
         model = HuggingFaceModel(tiny.network_of(family), tiny.tokenizer_of(family))
         case = model.case("The river runs through the old town", max_new_tokens=3).with_logprobs(model)
-        found = integrals(model, case, list(METHODS))
+        results = integrals(model, case, list(METHODS))
         gaps[family] = {
             name: {
                 "gap": round(float(one.gap.max()), 4),
                 "steps": one.steps[0],
                 "reached": float(f"{one.reached[0]:.2g}"),
             }
-            for name, one in found.items()
+            for name, one in results.items()
         }
     return gaps
 
 
 def rank(effects: Floats, case: Case, country: str) -> int:
-    """How many tokens have a larger effect than the country."""
+    """The number of tokens with a larger effect than the country."""
     start = case.prompt.index(country)
     inside = [i for i, t in enumerate(case.input) if t.start < start + len(country) and t.end > start]
     return min(int((effects > effects[i]).sum()) for i in inside)
 
 
-def embedded_model(most: int) -> dict[str, Any]:
+def embedded_model(count: int) -> dict[str, Any]:
     model = reagent.load_model("smollm2")
-    cases = kept(model)
-    chosen = sorted(np.random.default_rng(0).permutation(len(cases))[:most])
+    cases = known_cases(model)
+    chosen = sorted(np.random.default_rng(0).permutation(len(cases))[:count])
     names = [name for name in METHODS if "512" not in name]
     rows: dict[str, list[tuple[float, float, float, bool]]] = {name: [] for name in names}
     for i in chosen:
@@ -97,11 +97,11 @@ def embedded_model(most: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--most", type=int, default=12, help="prompts for the embedded model; 0 for none")
-    most = parser.parse_args().most
-    found: dict[str, Any] = {"tiny": tiny_models()}
-    if most:
-        found["smollm2"] = embedded_model(most)
-    print(json.dumps(found, indent=1))
+    count = parser.parse_args().most
+    result: dict[str, Any] = {"tiny": tiny_models()}
+    if count:
+        result["smollm2"] = embedded_model(count)
+    print(json.dumps(result, indent=1))
 
 
 if __name__ == "__main__":

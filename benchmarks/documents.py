@@ -1,9 +1,9 @@
-"""A question over a long document: coarse to fine against plain token-level probes of the same budget.
+"""A question about a long document: coarse to fine, compared with token-level probes of the same budget.
 
     python benchmarks/documents.py --out docs/benchmarks/documents.json
 
-prints the JSON too, and running it again goes on where it stopped. One sentence in the middle of about 2,000 tokens
-answers the question; all text is our own. The document is explained, and the question below it stays as it is.
+prints the JSON too, and a second run continues where the first stopped. One sentence in the middle of about 2,000
+tokens answers the question; all text is our own. The document is explained; the question after it is never replaced.
 """
 
 import argparse
@@ -32,40 +32,41 @@ TARGET, KEY = " bucket", "bucket"
 
 
 def document(sentences: int, seed: int = 0) -> str:
-    """Sentences of everyday life in a village, with the answer in the middle."""
+    """Sentences about everyday life in a village, with the answer in the middle."""
     everything = list(product(WHEN, WHO, DID, WHAT, WHERE))
     order = np.random.default_rng(seed).permutation(len(everything))
-    told = [
+    lines = [
         f"{when}, {who} {did} {what} {where}."
         for when, who, did, what, where in islice((everything[i] for i in order), sentences)
     ]
-    told.insert(len(told) // 2, ANSWER)
-    return " ".join(told)
+    lines.insert(len(lines) // 2, ANSWER)
+    return " ".join(lines)
 
 
-def place(why: Explanation, text: str) -> int | None:
+def rank_of(why: Explanation, text: str) -> int | None:
     """The rank of the first unit that contains `text`, from 1."""
     ranked = [row.token.text for row in why.top(len(why.input))]
     return next((i for i, unit in enumerate(ranked, 1) if text in unit), None)
 
 
-def described(explain: Callable[[], Explanation]) -> tuple[Explanation, dict[str, Any]]:
+def measure(explain: Callable[[], Explanation]) -> tuple[Explanation, dict[str, Any]]:
+    """Run an explanation and measure its cost and the rank of the key word."""
     begin = time.process_time()
     why = explain()
-    found: dict[str, Any] = {
+    row: dict[str, Any] = {
         "forward_passes": why.cost.forward_passes,
         "seconds": why.cost.seconds,
-        "core_seconds": round(time.process_time() - begin, 1),  # what other work on the machine changes least
-        "key_word_at": place(why, KEY),
-        "top": [row.token.text for row in why.top(3)],
+        "core_seconds": round(time.process_time() - begin, 1),  # least affected by other work on the machine
+        "key_word_rank": rank_of(why, KEY),
+        "top": [entry.token.text for entry in why.top(3)],
         "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
     if why.levels:
         scores = why.levels[0].scores[0]
         best = max(range(len(why.levels[0].units)), key=lambda i: scores[i])
-        found["first_sentence"] = why.levels[0].units[best].text
-        found["score_of_first_sentence"] = scores[best]
-    return why, found
+        row["first_sentence"] = why.levels[0].units[best].text
+        row["score_of_first_sentence"] = scores[best]
+    return why, row
 
 
 def main() -> None:
@@ -75,26 +76,26 @@ def main() -> None:
     arguments = parser.parse_args()
     result: dict[str, Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
 
-    def done(**found: Any) -> None:
-        result.update(found)
+    def save(**values: Any) -> None:
+        result.update(values)
         arguments.out.write_text(json.dumps(result, indent=1) + "\n")
 
     model = reagent.load_model("smollm2")
     text = document(arguments.sentences)
 
-    def explain(**how: Any) -> Explanation:
-        return reagent.explain(model, text + QUESTION, target=TARGET, prompt_spans=[(0, len(text))], **how)
+    def explain(**options: Any) -> Explanation:
+        return reagent.explain(model, text + QUESTION, target=TARGET, prompt_spans=[(0, len(text))], **options)
 
     if "short" not in result:
-        done(short=described(lambda: reagent.explain(model, FORTY_TWO, max_new_tokens=1))[1])
+        save(short=measure(lambda: reagent.explain(model, FORTY_TWO, max_new_tokens=1))[1])
     if "coarse to fine" not in result:
-        why, found = described(lambda: explain(units=["sentence", "token"]))
-        done(tokens=sum(len(unit.ids) for unit in why.input), probability=float(np.exp(why.output[0].logprob or 0)))
-        done(**{"coarse to fine": found})
-        done(passes_over_short=why.cost.forward_passes / result["short"]["forward_passes"])
+        why, row = measure(lambda: explain(units=["sentence", "token"]))
+        save(tokens=sum(len(unit.ids) for unit in why.input), probability=float(np.exp(why.output[0].logprob or 0)))
+        save(**{"coarse to fine": row})
+        save(passes_over_short=why.cost.forward_passes / result["short"]["forward_passes"])
     if "tokens only" not in result:
         probes = result["coarse to fine"]["forward_passes"] - 2
-        done(**{"tokens only": described(lambda: explain(units=["token"], probes=probes))[1]})
+        save(**{"tokens only": measure(lambda: explain(units=["token"], probes=probes))[1]})
     print(json.dumps(result))
 
 

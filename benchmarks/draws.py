@@ -1,7 +1,8 @@
-"""How many draws does a metric need? The Monte-Carlo error on the demo prompt against their number. Prints JSON.
+"""How many draws does a metric need? The Monte-Carlo error on the demo prompt by the number of draws. Prints JSON.
 
-For each number: the spread of single draws, how many draws an error of 0.01 takes, the error after fixed numbers of
-draws, and what the default took. Errors are of the Hellinger measures, which live on [0, 1].
+For each metric: the standard deviation of a single draw, the number of draws for a standard error of 0.01, the standard
+error after fixed numbers of draws, and the number that the default takes. The Hellinger measures are used, which lie in
+[0, 1].
 """
 
 import argparse
@@ -27,16 +28,16 @@ def main() -> None:
     arguments = parser.parse_args()
     model = reagent.load_model(arguments.model)
     why = reagent.explain(model, DEMO, max_new_tokens=1)
-    found: dict[str, Any] = {"prompt": DEMO, "target": why.completion, "precision": PRECISION, "metrics": {}}
+    table: dict[str, Any] = {"prompt": DEMO, "target": why.completion, "precision": PRECISION, "metrics": {}}
     for names, counts in ((SOFT, arguments.soft), (REPLACED, arguments.replaced)):
         runs = {n: evaluate(model, why, names, draws=n) for n in counts}
-        usual = evaluate(model, why, names)
+        by_default = evaluate(model, why, names)
         for name in names:
             fixed = {n: run.result(name, "hellinger") for n, run in runs.items()}
-            longest, default = fixed[max(fixed)], usual.result(name, "hellinger")
+            longest, default = fixed[max(fixed)], by_default.result(name, "hellinger")
             spread = longest.stderr * sqrt(longest.draws)
             random_spread = longest.random_stderr * sqrt(longest.random_draws)
-            found["metrics"][name] = {
+            table["metrics"][name] = {
                 "value": longest.value,
                 "random": longest.random,
                 "spread_of_a_draw": spread,
@@ -50,7 +51,7 @@ def main() -> None:
                     "random_stderr": default.random_stderr,
                 },
             }
-    print(json.dumps(found, indent=1))
+    print(json.dumps(table, indent=1))
 
 
 if __name__ == "__main__":

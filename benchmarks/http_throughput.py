@@ -1,10 +1,10 @@
-"""Black boxes over HTTP: requests per second by concurrency, requests by the way of asking, and what censoring does.
+"""Models behind HTTP: requests per second by concurrency, requests per explanation by endpoint, effects of censoring.
 
 python benchmarks/http_throughput.py            # prints JSON; a few minutes on one core
 
-Two servers, both in this process: llama.cpp's with the embedded model, whose one thread is what limits it, and
-one that answers by rote after 50 ms, as a machine far away would: what limits that is how many requests are under
-way at once, and the client itself.
+There are two servers, both in this process. llama.cpp serves the embedded model and is limited by its single thread.
+The other sends a fixed response after 50 ms, like a remote server. It is limited by the number of concurrent requests
+and by the client.
 """
 
 import json
@@ -41,25 +41,25 @@ def llama_cpp() -> Iterator[str]:
     yield server.listening_address
 
 
-class ByRote(BaseHTTPRequestHandler):
-    """Always the same 20 tokens, after a while."""
+class FixedResponse(BaseHTTPRequestHandler):
+    """Sends the same 20 tokens after a delay."""
 
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # headers and body go out at once
+    disable_nagle_algorithm = True  # send headers and body without delay
 
     def do_GET(self) -> None:
-        self.answer({"data": [{"id": "rote"}]})
+        self.send_json({"data": [{"id": "fixed"}]})
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
         time.sleep(LATENCY)
         entries = [{"id": i, "token": f" t{i}", "logprob": -1.0 - i, "bytes": None} for i in range(20)]
         content = [entries[0] | {"top_logprobs": entries}]
-        self.answer(
+        self.send_json(
             {"choices": [{"text": " t0", "logprobs": {"content": content}}], "tokens": [{"id": 1, "piece": "a"}]}
         )
 
-    def answer(self, reply: Any) -> None:
+    def send_json(self, reply: Any) -> None:
         data = json.dumps(reply).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
@@ -71,8 +71,8 @@ class ByRote(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def by_rote() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), ByRote)
+def fixed_response() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), FixedResponse)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
@@ -80,7 +80,7 @@ def by_rote() -> Iterator[str]:
 
 
 def requests_per_second(url: str, concurrency: int, count: int) -> float:
-    """Texts that differ from their first token on: no cache helps."""
+    """Throughput for texts that differ from their first token on, so that no cache helps."""
     model = reagent.load_model(url, concurrency=concurrency)
     rng = np.random.default_rng(concurrency)
     sequences = rng.integers(1000, 20000, (count, 30))
@@ -89,28 +89,28 @@ def requests_per_second(url: str, concurrency: int, count: int) -> float:
     return round(count / (time.perf_counter() - begin), 2)
 
 
-def needed() -> list[dict[str, Any]]:
-    """Requests for one explanation of the demo prompt, at most, by what is asked and by the way of asking."""
+def requests_per_explanation() -> list[dict[str, Any]]:
+    """The maximal number of requests for one explanation of the demo prompt, by preset, output tokens and endpoint."""
     model = reagent.load_model("smollm2")
     rows = []
     for preset in ("fast", "paper"):
         for new in (1, 10):
-            stand_in = Rehearsal(model)
-            reagent.explain(stand_in, DEMO, max_new_tokens=new, preset=preset, replacer="self")
+            dry_run = Rehearsal(model)
+            reagent.explain(dry_run, DEMO, max_new_tokens=new, preset=preset, replacer="self")
             rows.append(
                 {
                     "preset": preset,
                     "output tokens": new,
-                    "echo": vars(stand_in.echo),
-                    "next token": vars(stand_in.next),
+                    "echo": vars(dry_run.echo),
+                    "next token": vars(dry_run.next),
                 }
             )
     return rows
 
 
 def censoring(url: str) -> list[dict[str, Any]]:
-    """The five strongest tokens: of the model itself, through llama.cpp as listed, and with recovered values."""
-    asked: dict[str, Any] = {"max_new_tokens": 1, "replacer": "self", "probes": PROBES}
+    """The five largest effects: of the local model, of llama.cpp with censored values, and with recovered values."""
+    options: dict[str, Any] = {"max_new_tokens": 1, "replacer": "self", "probes": PROBES}
     models = {
         "here": reagent.load_model("smollm2"),
         "top 20": reagent.load_model(url),
@@ -119,20 +119,20 @@ def censoring(url: str) -> list[dict[str, Any]]:
     }
     rows = []
     for name, model in models.items():
-        why = reagent.explain(model, DEMO, **asked)
+        why = reagent.explain(model, DEMO, **options)
         top = [[c.token.text, round(c.effect or 0.0, 2)] for c in why.top(5)]
         rows.append({"model": name, "top": top, "requests": why.cost.requests, "censored": why.cost.censored})
     return rows
 
 
 def main() -> None:
-    with llama_cpp() as real, by_rote() as rote:
+    with llama_cpp() as real, fixed_response() as remote:
         result = {
             "requests per second": {
                 "llama.cpp, 1 thread": {n: requests_per_second(real, n, 32) for n in CONCURRENCY},
-                "50 ms away": {n: requests_per_second(rote, n, 40 * n) for n in CONCURRENCY},
+                "50 ms away": {n: requests_per_second(remote, n, 40 * n) for n in CONCURRENCY},
             },
-            "requests for one explanation": needed(),
+            "requests for one explanation": requests_per_explanation(),
             "censoring": censoring(real),
         }
     print(json.dumps(result, indent=1, ensure_ascii=False))

@@ -1,8 +1,8 @@
-"""Runs Inseq's ReAGent in an environment of its own, with our proposals; started by inseq_comparison.py.
+"""Runs Inseq's ReAGent in its own environment, with our proposals; started by inseq_comparison.py.
 
-Inseq replaces a token by others of its part of speech. Here it draws from our proposals instead, so that both sides
-aim at the same answer; everything else is its own. The stopping test is made, and its verdict ignored, so that
-exactly the given number of steps is timed. Prints JSON.
+Inseq replaces a token by others of the same part of speech. Here it samples from our proposals instead, so that both
+implementations estimate the same quantity. Everything else is Inseq's own code. The stopping test is computed, but its
+result is ignored, so that exactly the given number of steps is timed. Prints JSON.
 """
 
 import json
@@ -23,7 +23,7 @@ clock: list[float] = []
 
 
 class OurProposals:
-    """Stands where Inseq's part-of-speech sampler stands."""
+    """Replaces Inseq's part-of-speech sampler."""
 
     def __init__(self, **_: object) -> None: ...
 
@@ -36,7 +36,7 @@ update = DeltaProbImportanceScoreEvaluator.update_importance_score
 test = TopKStoppingConditionEvaluator.__call__
 
 
-def watched_update(self: object, *arguments: object, **more: object) -> torch.Tensor:
+def recording_update(self: object, *arguments: object, **more: object) -> torch.Tensor:
     scores = update(self, *arguments, **more)
     clock.append(time.perf_counter())
     trajectory.append(scores.tolist())
@@ -48,7 +48,7 @@ def never_stop(self: object, *arguments: object, **more: object) -> torch.Tensor
 
 
 inseq_reagent.POSTagTokenSampler = OurProposals
-DeltaProbImportanceScoreEvaluator.update_importance_score = watched_update
+DeltaProbImportanceScoreEvaluator.update_importance_score = recording_update
 TopKStoppingConditionEvaluator.__call__ = never_stop
 
 torch.manual_seed(0)

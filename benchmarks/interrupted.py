@@ -1,4 +1,4 @@
-"""Kill a benchmark at random moments, go on each time, and compare the table with that of an undisturbed run.
+"""Kill a benchmark at random moments, resume it each time, and compare the results with an uninterrupted run.
 
 python benchmarks/interrupted.py            # prints JSON; some minutes on two cores
 """
@@ -31,17 +31,17 @@ draws = 2
 probes = 8
 """
 JOBS = 16
-# Says when the work begins, so that no kill is wasted on the loading of libraries.
+# Prints a line when the first job begins, so that no kill happens while libraries are loaded.
 CHILD = """
 import sys
 from reagent.bench import runner
 from reagent.bench import worker
 from reagent.bench.suite import load_suite
 do = worker.Worker.do
-def streaming(self, job):
+def announce(self, job):
     print("working", flush=True)
     return do(self, job)
-worker.Worker.do = streaming
+worker.Worker.do = announce
 runner.run(load_suite(sys.argv[1]), sys.argv[2])
 """
 
@@ -51,19 +51,19 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         suite = folder / "interrupted.toml"
-        suite.write_text(SUITE.format(model=given.model))
+        suite.write_text(SUITE.format(model=arguments.model))
         seconds = finish(suite, folder / "whole.sqlite")
         whole = table(folder / "whole.sqlite")
-        rng = random.Random(given.seed)
-        kills: list[int] = []  # how many cells there were each time
+        rng = random.Random(arguments.seed)
+        kills: list[int] = []  # the number of finished cells at each kill
         equal: list[bool] = []
-        while len(kills) < given.kills:
+        while len(kills) < arguments.kills:
             out = folder / f"{len(equal)}.sqlite"
-            kills += killed(suite, out, given.kills - len(kills), 5 * seconds / JOBS, rng)
+            kills += run_and_kill(suite, out, arguments.kills - len(kills), 5 * seconds / JOBS, rng)
             finish(suite, out)
             equal.append(table(out) == whole)
     print(
@@ -81,10 +81,10 @@ def main() -> None:
     )
 
 
-def killed(suite: Path, out: Path, most: int, longest: float, rng: random.Random) -> list[int]:
-    """Start and kill, again and again, until nothing is left to do or there were enough."""
-    found = []
-    while len(found) < most:
+def run_and_kill(suite: Path, out: Path, most: int, longest: float, rng: random.Random) -> list[int]:
+    """Start and kill the run until it is complete or was killed `most` times; the number of cells at each kill."""
+    cells = []
+    while len(cells) < most:
         process = start(suite, out)
         if not process.stdout or not process.stdout.readline():
             process.wait()
@@ -94,12 +94,12 @@ def killed(suite: Path, out: Path, most: int, longest: float, rng: random.Random
             break
         process.kill()
         process.wait()
-        found.append(len(table(out)))
-    return found
+        cells.append(len(table(out)))
+    return cells
 
 
 def finish(suite: Path, out: Path) -> float:
-    """Run to the end; how long the work itself took."""
+    """Run to the end; the seconds from the first job on."""
     process = start(suite, out)
     assert process.stdout is not None
     process.stdout.readline()
@@ -115,15 +115,15 @@ def start(suite: Path, out: Path) -> "subprocess.Popen[str]":
 
 
 def table(path: Path) -> dict[Any, Any]:
-    """Everything but when it was made and how long it took."""
-    found = {}
+    """All results of a run, without dates and times."""
+    cells = {}
     with Store.open(path) as store:
         for cell in store.cells(None):
             assert cell.explanation is not None, cell.error
             assert cell.evaluation is not None, cell.error
             why, numbers = cell.explanation.to_dict(), cell.evaluation.to_dict()["results"]
-            found[cell.place] = cell.key, why["scores"], why["effects"], why["stderr"], numbers
-    return found
+            cells[cell.place] = cell.key, why["scores"], why["effects"], why["stderr"], numbers
+    return cells
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every method on one prompt: its first three tokens, passes and seconds. Prints JSON."""
+"""Every method on one prompt: the three most important tokens, passes and seconds. Prints JSON."""
 
 import json
 
@@ -7,7 +7,7 @@ from prompts import DEMO
 import reagent
 from reagent.methods import METHODS
 
-SLOW = {"reagent:paper": {"max_steps": 200}, "greedy:exhaustive": None}  # shortened, or left out
+SLOW = {"reagent:paper": {"max_steps": 200}, "greedy:exhaustive": None}  # fewer steps, or omitted
 SHOWN = [
     "reagent:fast",
     "reagent:paper",

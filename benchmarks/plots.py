@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 METHODS = {
     "fast": ("fast", "#e07b00"),
-    "dealt": ("dealt, centred g", "#4c78a8"),
+    "balanced": ("balanced, centred g", "#4c78a8"),
     "published": ("published sum", "#777777"),
 }
 REPLACERS = ("self", "infill", "pos", "random")
@@ -38,7 +38,7 @@ def agreement(results: dict[str, Any], path: Path) -> None:
 
 
 def cost(scoring: dict[str, Any], path: Path) -> None:
-    """Time of a probe against the length of the prompt, and memory against the size of the model."""
+    """Time per probe by the length of the prompt, and memory by the size of the model."""
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     time, memory = figure.subplots(1, 2)
     lengths = {int(n): 1000 * seconds for n, seconds in scoring["seconds_per_probe_by_prompt_length"].items()}

@@ -1,4 +1,4 @@
-"""Prompts of three lengths, and questions of one kind with a known cause. All our own sentences."""
+"""Prompts of several lengths, and prompts whose cause is known. All sentences are our own."""
 
 DEMO = (
     "My aunt moved to Japan to teach music. (Her old piano is still standing in our garage). "
@@ -25,7 +25,7 @@ FORTY_TWO = (
     "The old lighthouse on the northern cape was sold last year to a couple from Norway. (The roof of the school has "
     "been leaking since March). They want to turn it into a hotel for people who like"
 )
-# Likewise, and the published prompt in kind: a country, a distractor, the capital.
+# Also 42 tokens, built like the paper's prompt: a country, a distractor, the capital.
 JAPAN = (
     "My aunt moved to Japan last autumn to teach music in a school for girls. (Her old piano is still standing in our "
     "garage under a grey blanket). She rents a small and sunny flat in the capital,"

@@ -1,4 +1,4 @@
-"""What a probe costs: share of the machine's matrix-multiply peak, 20 targets against 1, prompt length, memory.
+"""The cost of a probe: share of the matrix-multiplication peak, 20 targets and 1, prompt length, memory.
 
 python benchmarks/scoring.py            # prints JSON; a few minutes on two cores
 """
@@ -33,13 +33,13 @@ def seconds(call: Callable[[], object], repeats: int = 3) -> float:
 
 
 def matmul_peak() -> float:
-    """Floating-point operations per second of a large float32 matrix product, over about a second."""
+    """Floating-point operations per second of a large float32 matrix product, measured for about a second."""
     a, b = torch.randn(2, 1536, 1536)
     return 2 * 1536**3 / seconds(lambda: a @ b, repeats=25)
 
 
 def flops(model: HuggingFaceModel, length: int, targets: int) -> float:
-    """Of one sequence: two per weight and token, attention, and the output layer at the targets only."""
+    """Operations for one sequence: two per weight and token, attention, and the output layer at the targets only."""
     config = model.network.config
     head = config.vocab_size * config.hidden_size
     body = sum(p.numel() for p in model.network.parameters()) - head
@@ -60,11 +60,11 @@ def probes(model: HuggingFaceModel, text: str, count: int, ratio: float, targets
 def main() -> None:
     model = reagent.load_model("smollm2")
     assert isinstance(model, HuggingFaceModel)
-    whole = probes(model, DEMO, 64, 1.0)  # all replaced, each by another first token: nothing to share
+    whole = probes(model, DEMO, 64, 1.0)  # all tokens replaced, with different first tokens: no shared prefix
     whole[0][:, 0] = np.arange(64) + 1000
     work = 64 * flops(model, int(whole[1].max()), 1)
     peaks, rates = [matmul_peak()], []
-    for _ in range(9):  # in turns, since the machine's speed drifts
+    for _ in range(9):  # alternating, because the machine's speed drifts
         rates.append(work / seconds(lambda: model.score(*whole), 1))
         peaks.append(matmul_peak())
     around = [(before + after) / 2 for before, after in pairwise(peaks)]
@@ -78,7 +78,7 @@ def main() -> None:
     begin = model.case(f"{LONG[0]} {LONG[1]} ", target=" x").ids.size - 1
     fixed[0][:, :begin] = model.case(f"{LONG[0]} {LONG[1]} {DEMO}", target=" x").ids[
         :begin
-    ]  # a block that never changes
+    ]  # a prefix that is never replaced
     unshared = HuggingFaceModel(model.network, model.tokenizer)
     unshared._prefix.can_share = False
     pair = [(seconds(lambda: unshared.score(*fixed), 1), seconds(lambda: model.score(*fixed), 1)) for _ in range(3)]
@@ -87,9 +87,9 @@ def main() -> None:
     result["cut_times_faster"] = {n: cutting(model, n) for n in (1, 20)}
     times: dict[int, list[float]] = {1: [], 20: []}
     for _ in range(3):
-        for n, seen in times.items():
-            seen.append(reagent.explain(model, FORTY_TWO, max_new_tokens=n, probes=96).cost.seconds)
-    result["seconds_96_probes"] = {n: median(seen) for n, seen in times.items()}
+        for n, measured in times.items():
+            measured.append(reagent.explain(model, FORTY_TWO, max_new_tokens=n, probes=96).cost.seconds)
+    result["seconds_96_probes"] = {n: median(measured) for n, measured in times.items()}
     result["twenty_targets_over_one"] = median(b / a for a, b in zip(times[1], times[20], strict=True))
     lengths = {}
     ids = model.tokenizer(" ".join(LONG) * 8)["input_ids"]
@@ -106,7 +106,7 @@ def main() -> None:
 
 
 def cutting(model: HuggingFaceModel, targets: int) -> float:
-    """How much faster it is to cut probes of one token where their beginnings are shared."""
+    """The speed-up of cutting batches of single-token probes by their shared prefixes."""
     single = probes(model, FORTY_TWO, 32, 0.0, targets)
     whole = Whole(model.network, model.tokenizer)
     pairs = [(seconds(lambda: whole.score(*single), 1), seconds(lambda: model.score(*single), 1)) for _ in range(5)]
@@ -114,7 +114,7 @@ def cutting(model: HuggingFaceModel, targets: int) -> float:
 
 
 class Whole(HuggingFaceModel):
-    """Cuts batches only where they are full."""
+    """Cuts batches only when they are full."""
 
     _pass_costs = math.inf
 
@@ -139,7 +139,7 @@ def memory(hidden: int, layers: int) -> None:
     weights = sum(p.numel() * p.element_size() for p in model.network.parameters())
     sequences = np.random.default_rng(0).integers(5, 1000, (64, 65))
     model.score(sequences, np.array([64]), np.array([7]))
-    # Not from `resource`, which remembers the process that started this one.
+    # `resource` would include the peak of the parent process.
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     print(json.dumps({"weights_mb": weights / 1e6, "peak_mb": int(status["VmHWM"].split()[0]) / 1e3}))
 

@@ -1,11 +1,11 @@
-"""The page's service: how soon there is something to see, and fifty people at once.
+"""The web service: the time to the first result, and fifty users at once.
 
 python benchmarks/serving.py                     # prints JSON; some minutes on two cores
 python benchmarks/serving.py --model FOLDER      # another model
 
-`reagent serve` runs as a process of its own; this one is its visitors. Every visitor asks about another target, and
-a job counts only when its explanation is the one that was asked for. The queue is shorter than the row of visitors,
-so most are sent away at first and come again when they were told to.
+`reagent serve` runs in its own process; this process simulates the users. Every user requests another target, and a job
+counts only if its explanation is for that target. The queue is shorter than the number of users, so most requests are
+first rejected with status 429 and repeated after the time of the Retry-After header.
 """
 
 import argparse
@@ -27,15 +27,15 @@ import psutil
 from prompts import DEMO
 
 COMMAND = [sys.executable, "-m", "reagent"]
-PATIENCE = 900.0  # seconds that a visitor waits
+TIMEOUT = 900.0  # seconds that a user waits
 LAST = ("done", "failed", "cancelled")
 
 
 @contextmanager
 def service(model: str, queue: int) -> Iterator[tuple[psutil.Process, str]]:
     with tempfile.TemporaryDirectory() as folder:
-        words = ["--model", model, "--port", "0", "--queue", str(queue), "--folder", folder, "--quiet"]
-        process = subprocess.Popen([*COMMAND, "serve", *words], stdout=subprocess.PIPE, text=True)
+        options = ["--model", model, "--port", "0", "--queue", str(queue), "--folder", folder, "--quiet"]
+        process = subprocess.Popen([*COMMAND, "serve", *options], stdout=subprocess.PIPE, text=True)
         try:
             assert process.stdout is not None
             yield psutil.Process(process.pid), process.stdout.readline().strip()
@@ -45,7 +45,7 @@ def service(model: str, queue: int) -> Iterator[tuple[psutil.Process, str]]:
 
 
 async def events(client: httpx.AsyncClient, name: str) -> AsyncIterator[tuple[str, Any]]:
-    """Names and data of a job's events, up to the last."""
+    """Names and data of the events of a job, up to the last."""
     async with client.stream("GET", f"api/jobs/{name}/events") as stream:
         kind = ""
         async for line in stream.aiter_lines():
@@ -55,54 +55,59 @@ async def events(client: httpx.AsyncClient, name: str) -> AsyncIterator[tuple[st
                 yield kind, json.loads(line.removeprefix("data: "))
 
 
-async def first_look(address: str) -> dict[str, float]:
-    """Seconds from the click to the first word, the first picture and the last, alone at the service."""
+async def time_to_first_result(address: str) -> dict[str, float]:
+    """Seconds from the request to the first word, the first partial and the final result, without other users."""
     seconds: dict[str, float] = {}
-    async with httpx.AsyncClient(base_url=address, timeout=PATIENCE) as client:
+    async with httpx.AsyncClient(base_url=address, timeout=TIMEOUT) as client:
         begin = time.perf_counter()
-        asked = await client.post("api/jobs", json={"prompt": DEMO, "max_new_tokens": 1})
-        async for kind, _ in events(client, asked.json()["id"]):
+        response = await client.post("api/jobs", json={"prompt": DEMO, "max_new_tokens": 1})
+        async for kind, _ in events(client, response.json()["id"]):
             seconds.setdefault(kind, round(time.perf_counter() - begin, 2))
-    return {"first word": seconds["token"], "first picture": seconds["partial"], "final": seconds["done"]}
+    return {"first word": seconds["token"], "first partial result": seconds["partial"], "final": seconds["done"]}
 
 
-async def visit(client: httpx.AsyncClient, number: int, probes: int) -> dict[str, Any]:
-    """One visitor: asks, comes again when sent away, watches, and looks whether it is the own explanation."""
+async def simulate_user(client: httpx.AsyncClient, number: int, probes: int) -> dict[str, Any]:
+    """One user: requests, repeats if rejected, reads the events, and checks that the explanation is for its target."""
     target = f" place number {number}"
-    begin, sent_away, untold, seen = time.perf_counter(), 0, 0, ""
+    begin, rejected, without_header, last = time.perf_counter(), 0, 0, ""
     while True:
         body = {"prompt": DEMO, "target": target, "probes": probes}
-        answer = await client.post("api/jobs", json=body)
-        if answer.status_code != 429:
+        response = await client.post("api/jobs", json=body)
+        if response.status_code != 429:
             break
-        sent_away += 1
-        untold += "retry-after" not in answer.headers
-        await asyncio.sleep(int(answer.headers.get("retry-after", 1)) * random.uniform(1, 1.5))
-    name = answer.json()["id"]
+        rejected += 1
+        without_header += "retry-after" not in response.headers
+        await asyncio.sleep(int(response.headers.get("retry-after", 1)) * random.uniform(1, 1.5))
+    name = response.json()["id"]
     async for kind, _ in events(client, name):
-        seen = kind
+        last = kind
     saved = await client.get(f"api/explanations/{name}")
-    own = seen == "done" and saved.json()["completion"] == target
-    return {"own": own, "sent away": sent_away, "untold": untold, "seconds": time.perf_counter() - begin}
-
-
-async def crowd(address: str, people: int, probes: int) -> dict[str, Any]:
-    limits = httpx.Limits(max_connections=people, max_keepalive_connections=people)
-    begin = time.perf_counter()
-    async with httpx.AsyncClient(base_url=address, timeout=PATIENCE, limits=limits) as client:
-        visits = await asyncio.gather(*(visit(client, number, probes) for number in range(people)))
+    correct = last == "done" and saved.json()["completion"] == target
     return {
-        "jobs": people,
-        "lost": sum(not one["own"] for one in visits),
-        "answers 429": sum(one["sent away"] for one in visits),
-        "of them without Retry-After": sum(one["untold"] for one in visits),
+        "correct": correct,
+        "rejected": rejected,
+        "without header": without_header,
+        "seconds": time.perf_counter() - begin,
+    }
+
+
+async def simulate_users(address: str, users: int, probes: int) -> dict[str, Any]:
+    limits = httpx.Limits(max_connections=users, max_keepalive_connections=users)
+    begin = time.perf_counter()
+    async with httpx.AsyncClient(base_url=address, timeout=TIMEOUT, limits=limits) as client:
+        results = await asyncio.gather(*(simulate_user(client, number, probes) for number in range(users)))
+    return {
+        "jobs": users,
+        "lost": sum(not user["correct"] for user in results),
+        "answers 429": sum(user["rejected"] for user in results),
+        "of them without Retry-After": sum(user["without header"] for user in results),
         "seconds for all": round(time.perf_counter() - begin, 1),
-        "seconds for the last visitor": round(max(one["seconds"] for one in visits), 1),
+        "seconds for the last user": round(max(user["seconds"] for user in results), 1),
     }
 
 
 def command_line(model: str) -> dict[str, float]:
-    """The same explanation by `reagent explain`: in all, and without loading the model."""
+    """Seconds of the same explanation by `reagent explain`: in total, and without loading the model."""
     with tempfile.TemporaryDirectory() as folder:
         file, begin = Path(folder) / "why.json", time.perf_counter()
         words = ["explain", DEMO, "--max-new-tokens", "1", "--model", model, "--json", str(file), "--quiet"]
@@ -114,26 +119,26 @@ def command_line(model: str) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2")
-    parser.add_argument("--people", type=int, default=50)
+    parser.add_argument("--users", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--queue", type=int, default=16)
     parser.add_argument("--probes", type=int, default=32)
-    given = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # or the service would be left behind
-    with service(given.model, given.queue) as (process, address):
-        alone = [asyncio.run(first_look(address)) for _ in range(3)]
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the service is stopped too
+    with service(arguments.model, arguments.queue) as (process, address):
+        alone = [asyncio.run(time_to_first_result(address)) for _ in range(3)]
         memory, rounds = [process.memory_info().rss], []
-        for _ in range(given.rounds):
-            rounds.append(asyncio.run(crowd(address, given.people, given.probes)))
+        for _ in range(arguments.rounds):
+            rounds.append(asyncio.run(simulate_users(address, arguments.users, arguments.probes)))
             memory.append(process.memory_info().rss)
     print(
         json.dumps(
             {
-                "model": given.model,
+                "model": arguments.model,
                 "alone, seconds": alone,
-                "command line, seconds": command_line(given.model),
-                "people at once": given.people,
-                "places in the queue": given.queue,
+                "command line, seconds": command_line(arguments.model),
+                "users at once": arguments.users,
+                "queue length": arguments.queue,
                 "rounds": rounds,
                 "memory in MB, before and after each round": [round(size / 1e6) for size in memory],
             },

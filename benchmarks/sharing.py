@@ -1,13 +1,13 @@
-"""Would it pay to put sequences of several examples into one batch? Where batches are small, and what that costs.
+"""Would batches that mix sequences of several examples be faster? Where batches are small, and what that costs.
 
 python benchmarks/sharing.py            # prints JSON; some minutes on two cores
 
-1. Seconds for a sequence by how many are in a batch: what there is to gain.
-2. The batches of real jobs, every method and metric: how much of their time small batches take, and by how much the
-   jobs would be faster at best if every batch were a full one.
-3. LongRA's filter, which asks once about each example: examples per minute one by one, and sharing batches.
+1. Time per sequence by the number of sequences in a batch.
+2. The batches of real jobs with every method and metric: the share of time in small batches, and an upper bound of the
+   speed-up if every batch were full.
+3. The filter of LongRA, which scores each example once: examples per minute one by one, and in shared batches.
 
-Times are those of the processor, on one thread, so that other work on the machine does not count.
+Times are CPU times of one thread, so that other work on the machine does not count.
 """
 
 import json
@@ -24,7 +24,7 @@ import torch
 import reagent
 from reagent.bench.plan import load_sources, plan_jobs
 from reagent.bench.records import ModelRecord
-from reagent.bench.suite import Entry, load_suite
+from reagent.bench.suite import MethodConfig, load_suite
 from reagent.bench.worker import Worker
 from reagent.data import keep_predicted, load_dataset, sample
 from reagent.models.huggingface import HuggingFaceModel
@@ -32,14 +32,14 @@ from reagent.models.huggingface import HuggingFaceModel
 LENGTH = 45
 SMALL = 8  # rows
 METHODS = (
-    Entry("reagent", "reagent", options={"probes": 64}),
-    Entry("reagent", "published", "paper", {"max_steps": 40}),
-    Entry("input_x_gradient", "input_x_gradient"),
-    Entry("attention", "attention"),
-    Entry("lime", "lime", options={"samples": 64}),
-    Entry("occlusion", "occlusion", "deletion"),
-    Entry("greedy", "greedy", "masking"),
-    Entry("random", "random"),
+    MethodConfig("reagent", "reagent", options={"probes": 64}),
+    MethodConfig("reagent", "published", "paper", {"max_steps": 40}),
+    MethodConfig("input_x_gradient", "input_x_gradient"),
+    MethodConfig("attention", "attention"),
+    MethodConfig("lime", "lime", options={"samples": 64}),
+    MethodConfig("occlusion", "occlusion", "deletion"),
+    MethodConfig("greedy", "greedy", "masking"),
+    MethodConfig("random", "random"),
 )
 
 
@@ -61,21 +61,21 @@ def main() -> None:
 
 
 def per_sequence(model: HuggingFaceModel, rows: int) -> float:
-    """Milliseconds for one of `rows` sequences that share nothing, in one batch."""
+    """Milliseconds per sequence in a batch of `rows` sequences without a shared prefix."""
     ids = np.random.default_rng(0).choice(model.ordinary_ids, (rows, LENGTH))
     last = np.array([LENGTH - 1])
 
-    def once() -> float:
+    def measure() -> float:
         begin = time.process_time()
         model.score(ids, last, ids[0, -1:])
         return (time.process_time() - begin) / rows
 
-    once()
-    return round(1000 * median(once() for _ in range(5)), 2)
+    measure()
+    return round(1000 * median(measure() for _ in range(5)), 2)
 
 
 def job_batches(model: HuggingFaceModel, dataset: str) -> dict[str, Any]:
-    """One example, by methods and metrics as they are, with fewer samples and draws."""
+    """The batches of one example with every method and metric, with fewer samples and draws."""
     suite = load_suite("standard")
     (data,) = (one for one in suite.datasets if one.id == dataset)
     data = replace(data, size=1, max_new_tokens=None if dataset == "longra" else 6)
@@ -83,9 +83,9 @@ def job_batches(model: HuggingFaceModel, dataset: str) -> dict[str, Any]:
     sources = load_sources(suite)
     worker = Worker(suite.models[0], model)
     filters = [(source.name(None), source, 1) for source in sources if source.filtered]
-    known: ModelRecord = worker.inspect(filters)
-    jobs = plan_jobs(suite, suite.models[0], sources, None, known)
-    with watched(model) as batches:
+    record: ModelRecord = worker.inspect(filters)
+    jobs = plan_jobs(suite, suite.models[0], sources, None, record)
+    with recorded_batches(model) as batches:
         begin = time.process_time()
         failed = [cell.error for job in jobs for cell in worker.do(job).cells if cell.error]
         seconds = time.process_time() - begin
@@ -104,41 +104,41 @@ def job_batches(model: HuggingFaceModel, dataset: str) -> dict[str, Any]:
 
 
 @contextmanager
-def watched(model: HuggingFaceModel) -> Iterator[list[tuple[int, int, float]]]:
-    """Rows, tokens and seconds of every forward pass without gradients."""
-    found: list[tuple[int, int, float]] = []
-    begun: list[float] = []
+def recorded_batches(model: HuggingFaceModel) -> Iterator[list[tuple[int, int, float]]]:
+    """Rows, tokens and seconds of every forward pass in this context."""
+    batches: list[tuple[int, int, float]] = []
+    starts: list[float] = []
 
     def before(*_: Any) -> None:
-        begun.append(time.process_time())
+        starts.append(time.process_time())
 
     def after(_module: Any, given: Any, more: Any, _out: Any) -> None:
         first = given[0] if given else more.get("input_ids", more.get("inputs_embeds"))
         rows, length = first.shape[:2]
-        found.append((rows, rows * length, time.process_time() - begun.pop()))
+        batches.append((rows, rows * length, time.process_time() - starts.pop()))
 
     hooks = [
         model.network.register_forward_pre_hook(before),
         model.network.register_forward_hook(after, with_kwargs=True),
     ]
     try:
-        yield found
+        yield batches
     finally:
         for hook in hooks:
             hook.remove()
 
 
 def filtering(model: HuggingFaceModel) -> dict[str, float]:
-    """Of 60 examples."""
+    """Examples per minute, measured on 60 examples."""
     some = sample(load_dataset("longra"), 60, 0)
-    usual, found = model.tokens_at_once, {}
+    usual, rates = model.tokens_at_once, {}
     for name, tokens in (("one_by_one", 1), ("sharing_batches", usual)):
         model.tokens_at_once = tokens
         begin = time.process_time()
         keep_predicted(some, model)
-        found[name] = round(60 * len(some) / (time.process_time() - begin), 1)
+        rates[name] = round(60 * len(some) / (time.process_time() - begin), 1)
     model.tokens_at_once = usual
-    return found
+    return rates
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python benchmarks/sharpness.py --png docs/images/sharpness.png
 
-The effects that ReAGent finds on the demo prompt become scores by softmax(effects / T). The order is the same at
-every T; only the sharpness differs. For comparison the same scores dealt out to the tokens in a random order.
+The effects of ReAGent on the demo prompt become scores by softmax(effects / T). The ranking is the same at every T;
+only the sharpness differs. For comparison, the same scores are assigned to the tokens in a random order.
 """
 
 import argparse
@@ -26,7 +26,7 @@ SAME, SHUFFLED = "ReAGent's ranking", "a random ranking"
 
 
 def at_temperature(why: Explanation, temperature: float, order: list[int]) -> Explanation:
-    """The same explanation with the scores softmax(effects / T), where token i has what token order[i] had."""
+    """The same explanation with the scores softmax(effects / T); token i gets the score of token order[i]."""
     assert why.effects is not None
     effects = np.array(why.effects[0])[order]
     scores = np.exp((effects - effects.max()) / temperature)
@@ -46,24 +46,24 @@ def measure(model: Any, draws: int, seed: int) -> dict[str, Any]:
             result = evaluation.result(metric)
             point = {"temperature": t, "largest_score": max(explanation.scores[0])}
             curves[kind][metric].append(point | {"value": result.value, "stderr": result.stderr})
-    moved = {metric: float(np.ptp([point["value"] for point in curves[SAME][metric]])) for metric in METRICS}
+    ranges = {metric: float(np.ptp([point["value"] for point in curves[SAME][metric]])) for metric in METRICS}
     return {
         "prompt": DEMO,
         "target": why.completion,
         "draws": draws,
-        "range_over_temperatures": moved,
+        "range_over_temperatures": ranges,
         "curves": curves,
     }
 
 
-def plot(found: dict[str, Any], path: Path) -> None:
+def plot(result: dict[str, Any], path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     for axes, pair in zip(figure.subplots(1, 2), (METRICS[:2], METRICS[2:]), strict=True):
         for metric, colour in zip(pair, ("#c2410c", "#1d4ed8"), strict=True):
             for kind, style in ((SAME, "-"), (SHUFFLED, "--")):
-                points = found["curves"][kind][metric]
+                points = result["curves"][kind][metric]
                 axes.errorbar(
                     [point["temperature"] for point in points],
                     [point["value"] for point in points],
@@ -80,7 +80,7 @@ def plot(found: dict[str, Any], path: Path) -> None:
         axes.set_ylim(bottom=0)
         axes.set_xlabel("temperature of the softmax (left: sharp, right: flat)")
         axes.set_title(
-            "what is important is removed" if pair == METRICS[:2] else "only what is important is kept", fontsize=10
+            "important tokens are removed" if pair == METRICS[:2] else "only important tokens are kept", fontsize=10
         )
         axes.grid(alpha=0.3)
         axes.legend(fontsize=7.5, loc="center left" if pair == METRICS[:2] else "center right")
@@ -96,9 +96,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--png", type=Path, default=Path("docs/images/sharpness.png"))
     arguments = parser.parse_args()
-    found = measure(reagent.load_model(arguments.model), arguments.draws, arguments.seed)
-    plot(found, arguments.png)
-    print(json.dumps(found, indent=1))
+    result = measure(reagent.load_model(arguments.model), arguments.draws, arguments.seed)
+    plot(result, arguments.png)
+    print(json.dumps(result, indent=1))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Masked language models trained in seconds on sentences whose right fills are known, and models to explain."""
+"""Masked language models trained in seconds on sentences whose correct fills are known, and models to explain."""
 
 import random
 from functools import cache
@@ -25,10 +25,10 @@ MOVES = ["moved", "flew", "went", "travelled"]
 DOES = ["teach", "study", "learn", "hear"]
 SUBJECTS = ["music", "chess", "history", "physics"]
 ROOMS = ["room", "hall", "desk"]
-NUMBERS = list("23456789")  # stuck to a room
-RARE = 60  # what is less frequent is no token: words are, "room7" is not
+NUMBERS = list("23456789")  # follow a room without a space
+MIN_FREQUENCY = 60  # of a token: words are tokens, "room7" is not
 
-ROOM = 40  # tokens that the masked LMs read
+MAX_LENGTH = 40  # tokens that the masked LMs read
 SENTENCE = "My aunt moved to Japan to teach music. (Her piano stayed in room7)."
 
 
@@ -66,14 +66,14 @@ def roberta_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def bert_tokenizer() -> PreTrainedTokenizerFast:
-    """WordPiece in small letters, as BERT's uncased models have."""
+    """WordPiece without capitals, as in BERT's uncased models."""
     core = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     core.normalizer = normalizers.BertNormalizer(lowercase=True)
     core.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     core.decoder = decoders.WordPiece()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     core.train_from_iterator(
-        corpus(), trainers.WordPieceTrainer(min_frequency=RARE, special_tokens=special, show_progress=False)
+        corpus(), trainers.WordPieceTrainer(min_frequency=MIN_FREQUENCY, special_tokens=special, show_progress=False)
     )
     core.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
@@ -95,20 +95,22 @@ def train(kind: str, folder: Path) -> None:
     }
     if kind == "roberta":
         tokenizer = roberta_tokenizer()
-        config = RobertaConfig(vocab_size=len(tokenizer), pad_token_id=1, max_position_embeddings=ROOM + 2, **sizes)
+        config = RobertaConfig(
+            vocab_size=len(tokenizer), pad_token_id=1, max_position_embeddings=MAX_LENGTH + 2, **sizes
+        )
         network: Any = RobertaForMaskedLM(config)
     else:
         tokenizer = bert_tokenizer()
-        network = BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=ROOM, **sizes))
+        network = BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=MAX_LENGTH, **sizes))
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # more only get in each other's way here, above all on a machine with other work
-    _teach(network, tokenizer)
+    torch.set_num_threads(1)  # for such a small network more threads are slower, especially on a busy machine
+    _fit(network, tokenizer)
     torch.set_num_threads(threads)
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
-def _teach(network: Any, tokenizer: PreTrainedTokenizerFast, steps: int = 250) -> None:
+def _fit(network: Any, tokenizer: PreTrainedTokenizerFast, steps: int = 250) -> None:
     batch = tokenizer(corpus(), padding=True, return_tensors="pt")
     ids, real = batch["input_ids"], batch["attention_mask"]
     special = torch.isin(ids, torch.tensor(tokenizer.all_special_ids))
@@ -126,11 +128,11 @@ def _teach(network: Any, tokenizer: PreTrainedTokenizerFast, steps: int = 250) -
 
 
 @cache
-def explained(kind: str) -> HuggingFaceModel:
+def make_model(kind: str) -> HuggingFaceModel:
     """A tiny model to explain, whose tokens are not those of the masked LMs.
 
-    "byte-level" has every word of the corpus as one token, as GPT-2 has; "metaspace" likewise, with a start
-    token and a space before the first word, as Llama has; "pieces" is byte-level with few words whole.
+    In "byte-level" every word of the corpus is one token, as in GPT-2. "metaspace" adds a start token and a space
+    before the first word, as in Llama. "pieces" is byte-level, but most words have several tokens.
     """
     if kind == "metaspace":
         core = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
@@ -140,7 +142,7 @@ def explained(kind: str) -> HuggingFaceModel:
         core.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(prepend_scheme="first")])
         special = ["<unk>", "<s>", "</s>", *(f"<0x{i:02X}>" for i in range(256))]
         core.train_from_iterator(
-            corpus(), trainers.BpeTrainer(min_frequency=RARE, special_tokens=special, show_progress=False)
+            corpus(), trainers.BpeTrainer(min_frequency=MIN_FREQUENCY, special_tokens=special, show_progress=False)
         )
         core.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
     else:

@@ -8,7 +8,17 @@ import pytest
 import regex
 
 from reagent.errors import FileError, InputError
-from reagent.segmentation import UNITS, Span, assign, check_spans, marked, paragraphs, read_spans, sentences, words
+from reagent.segmentation import (
+    UNITS,
+    Span,
+    assign,
+    check_spans,
+    parse_marks,
+    read_spans,
+    split_paragraphs,
+    split_sentences,
+    split_words,
+)
 
 
 def pieces(text: str, spans: list[Span]) -> list[str]:
@@ -101,7 +111,7 @@ def test_the_names_of_units() -> None:
 )
 def test_words(expected: list[str]) -> None:
     text = "".join(expected)
-    assert pieces(text, words(text)) == expected
+    assert pieces(text, split_words(text)) == expected
 
 
 # --- sentences -------------------------------------------------------------------------------------------
@@ -165,7 +175,7 @@ SENTENCES = {
 @pytest.mark.parametrize("expected", SENTENCES.values(), ids=SENTENCES)
 def test_sentences(expected: list[str]) -> None:
     text = "".join(expected)
-    assert pieces(text, sentences(text)) == expected
+    assert pieces(text, split_sentences(text)) == expected
 
 
 # --- paragraphs ------------------------------------------------------------------------------------------
@@ -182,16 +192,16 @@ def test_sentences(expected: list[str]) -> None:
 )
 def test_paragraphs(expected: list[str]) -> None:
     text = "".join(expected)
-    assert pieces(text, paragraphs(text)) == expected
+    assert pieces(text, split_paragraphs(text)) == expected
 
 
-# --- units given by hand ---------------------------------------------------------------------------------
+# --- units given by the user -------------------------------------------------------------------------------
 
 
 def test_marked() -> None:
-    assert marked("⟦A⟧⟦b c⟧ d ⟦é\n⟧") == ("Ab c d é\n", [(0, 1), (1, 4), (7, 9)])
-    assert marked("x <b>y</b>", "<b>", "</b>") == ("x y", [(2, 3)])
-    assert marked("x <y</ z", "<", "</") == ("x y z", [(2, 3)])
+    assert parse_marks("⟦A⟧⟦b c⟧ d ⟦é\n⟧") == ("Ab c d é\n", [(0, 1), (1, 4), (7, 9)])
+    assert parse_marks("x <b>y</b>", "<b>", "</b>") == ("x y", [(2, 3)])
+    assert parse_marks("x <y</ z", "<", "</") == ("x y z", [(2, 3)])
 
 
 @pytest.mark.parametrize(
@@ -201,13 +211,13 @@ def test_marked() -> None:
         ("", "nothing is marked"),
         ("a ⟦b", "'⟦' at character 2 is never closed"),
         ("⟦a⟧ b⟧", "'⟧' at character 5 closes nothing"),
-        ("⟦a ⟦b⟧⟧", "'⟦' at character 3 stands inside the mark opened at character 0"),
+        ("⟦a ⟦b⟧⟧", "'⟦' at character 3 is inside the mark opened at character 0"),
         ("⟦a⟧ ⟦⟧", "the mark at character 4 is empty"),
     ],
 )
 def test_marks_that_make_no_sense(text: str, message: str) -> None:
     with pytest.raises(InputError) as error:
-        marked(text)
+        parse_marks(text)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -215,7 +225,7 @@ def test_marks_that_make_no_sense(text: str, message: str) -> None:
 @pytest.mark.parametrize(("opening", "closing"), [("*", "*"), ("", "x"), ("x", "")])
 def test_marks_must_differ(opening: str, closing: str) -> None:
     with pytest.raises(InputError, match="two different strings"):
-        marked("*a*", opening, closing)
+        parse_marks("*a*", opening, closing)
 
 
 def test_check_spans_sorts() -> None:
@@ -228,7 +238,7 @@ def test_check_spans_sorts() -> None:
     [
         ([(0, 4), (3, 6)], r"span \(3, 6\) overlaps \(0, 4\)"),
         ([(0, 4), (0, 4)], r"span \(0, 4\) overlaps \(0, 4\)"),
-        ([(5, 11)], r"span \(5, 11\) leaves the text: spans lie within 0…10"),
+        ([(5, 11)], r"span \(5, 11\) leaves the text: spans must lie within 0…10"),
         ([(-1, 2)], r"span \(-1, 2\) leaves"),
         ([(3, 3)], r"span \(3, 3\) is empty"),
         ([(4, 3)], r"span \(4, 3\) is empty or reversed"),
@@ -295,12 +305,12 @@ def test_assign(text: str, tokens: list[Span], units: list[Span], expected: list
 def test_assigned_units_are_in_the_order_of_the_text(text: str, size: int) -> None:
     tokens = [(i, min(i + size, len(text))) for i in range(0, len(text), size)]
     for cut in UNITS.values():
-        found = assign(tokens, cut(text), text)
-        assert None not in found
-        assert found == sorted(found, key=lambda unit: unit or 0)
+        assigned = assign(tokens, cut(text), text)
+        assert None not in assigned
+        assert assigned == sorted(assigned, key=lambda unit: unit or 0)
 
 
 def test_assign_many_tokens() -> None:
     text = "ab " * 20000
     tokens = [(i, i + 1) for i in range(len(text))]
-    assert assign(tokens, words(text), text)[-1] == 19999  # hangs if it is quadratic
+    assert assign(tokens, split_words(text), text)[-1] == 19999  # hangs if it is quadratic

@@ -25,7 +25,7 @@ TEXT = [
 
 _SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
 _GPT = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 128}
-_ROOM = {"max_position_embeddings": 128}
+_POSITIONS = {"max_position_embeddings": 128}
 
 FAMILIES: dict[str, Any] = {
     "gpt2": lambda v: GPT2Config(vocab_size=v, **_GPT),
@@ -37,21 +37,21 @@ FAMILIES: dict[str, Any] = {
         num_hidden_layers=2,
         num_attention_heads=4,
         word_embed_proj_dim=32,
-        **_ROOM,
+        **_POSITIONS,
     ),
-    "llama": lambda v: LlamaConfig(vocab_size=v, num_key_value_heads=2, **_SMALL, **_ROOM),
-    "gemma": lambda v: GemmaConfig(vocab_size=v, num_key_value_heads=1, head_dim=8, **_SMALL, **_ROOM),
-    # Windows of 6 tokens, shorter than the prompts: what slides must slide right.
+    "llama": lambda v: LlamaConfig(vocab_size=v, num_key_value_heads=2, **_SMALL, **_POSITIONS),
+    "gemma": lambda v: GemmaConfig(vocab_size=v, num_key_value_heads=1, head_dim=8, **_SMALL, **_POSITIONS),
+    # Windows of 6 tokens, shorter than the prompts, so that errors in sliding attention show.
     "gemma3": lambda v: Gemma3TextConfig(
-        vocab_size=v, num_key_value_heads=1, head_dim=8, sliding_window=6, **_SMALL, **_ROOM
+        vocab_size=v, num_key_value_heads=1, head_dim=8, sliding_window=6, **_SMALL, **_POSITIONS
     ),
-    "qwen": lambda v: Qwen2Config(vocab_size=v, num_key_value_heads=2, **_SMALL, **_ROOM),
+    "qwen": lambda v: Qwen2Config(vocab_size=v, num_key_value_heads=2, **_SMALL, **_POSITIONS),
 }
 
 
 @cache
 def byte_level_tokenizer(bos: bool = False) -> PreTrainedTokenizerFast:
-    """As GPT-2's: bytes, the space belongs to the word after it; with `bos`, a start token as OPT's."""
+    """As in GPT-2: bytes, with the space as part of the word after it; with `bos`, a start token as in OPT."""
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()
@@ -68,7 +68,7 @@ def byte_level_tokenizer(bos: bool = False) -> PreTrainedTokenizerFast:
 
 @cache
 def metaspace_tokenizer() -> PreTrainedTokenizerFast:
-    """As Gemma's: ▁ for spaces, bytes only for what the vocabulary lacks, and a start token."""
+    """As in Gemma: ▁ for spaces, bytes only for characters outside the vocabulary, and a start token."""
     core = Tokenizer(models.BPE(unk_token="<unk>", byte_fallback=True))
     core.normalizer = normalizers.Replace(" ", "▁")
     core.pre_tokenizer = pre_tokenizers.Split("▁", behavior="merged_with_next")
@@ -81,7 +81,7 @@ def metaspace_tokenizer() -> PreTrainedTokenizerFast:
 
 @cache
 def dummy_space_tokenizer() -> PreTrainedTokenizerFast:
-    """As Llama 2's: a space before every text, written or not."""
+    """As in Llama 2: a space before every text, whether it is written or not."""
     core = Tokenizer(models.BPE(unk_token="<unk>"))
     core.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
     core.decoder = decoders.Metaspace(prepend_scheme="first")
@@ -97,7 +97,7 @@ def tokenizer_of(family: str) -> PreTrainedTokenizerFast:
 
 @cache
 def network_of(family: str) -> Any:
-    """A model of the family with random weights, large enough that its answers differ between contexts."""
+    """A model of the family with random weights, large enough that its predictions differ between contexts."""
     torch.manual_seed(0)
     config = FAMILIES[family](len(tokenizer_of(family)))
     network = AutoModelForCausalLM.from_config(config)

@@ -17,7 +17,7 @@ from reagent.methods.hierarchical import Divisible
 from reagent.methods.registry import make_method, uses_replacer
 from reagent.models.base import Model
 from reagent.models.chat import Chat, check_messages
-from reagent.replacers import Replacer, automatic, make_replacer
+from reagent.replacers import Replacer, choose_automatic, make_replacer
 from reagent.segmentation import UNITS, Span
 
 COARSE_TO_FINE = ("span", *reversed(UNITS), "token")
@@ -31,7 +31,7 @@ class AutomaticReplacer:
     options: Mapping[str, Any]
 
     def resolve(self, model: Model) -> Replacer:
-        return make_replacer(automatic(model), **self.options)
+        return make_replacer(choose_automatic(model), **self.options)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ import pytest
 from reagent.data import DATASETS, load_dataset, sample
 from reagent.data.readers import bundled
 from reagent.errors import FetchError, FileError, InputError
-from reagent.segmentation import sentences
+from reagent.segmentation import split_sentences
 
 SHARED = Path(__file__).parents[2] / ".." / "shared" / "data" / "wikibio_238.jsonl"
 
@@ -29,11 +29,11 @@ def test_the_bundled_stories_end_in_a_question_about_them() -> None:
     assert len(found) >= 24
     assert (found.level, found.stride, found.source) == ("sequence", 5, "bundled")
     for example in found.examples:
-        last = sentences(example.prompt)[-1]
+        last = split_sentences(example.prompt)[-1]
         question = example.prompt[slice(*last)].strip()
         assert question.startswith("Why did ")
         assert question.endswith("?")
-        assert 5 <= len(sentences(example.prompt)) <= 7, example.prompt
+        assert 5 <= len(split_sentences(example.prompt)) <= 7, example.prompt
         assert example.target is None
 
 
@@ -41,7 +41,7 @@ def test_the_bundled_biographies_are_two_sentences_each() -> None:
     found = load_dataset("wikibio")
     assert len(found) >= 24
     for example in found.examples:
-        assert len(sentences(example.prompt)) == 2, example.prompt
+        assert len(split_sentences(example.prompt)) == 2, example.prompt
     rows = [json.loads(line) for line in bundled("wikibio.jsonl").read_text("utf-8").splitlines()]
     assert [e.prompt for e in found.examples] == [row["text"] for row in rows], "nothing was cut off"
 

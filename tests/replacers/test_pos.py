@@ -1,4 +1,4 @@
-"""Nouns stand in for nouns and verbs for verbs; the vocabulary is tagged once."""
+"""Nouns replace nouns and verbs replace verbs; the vocabulary is tagged once."""
 
 import sys
 from collections.abc import Iterator
@@ -34,9 +34,9 @@ def scripted(vocabulary: list[str]) -> ScriptedModel:
 def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """An empty cache on the disk and in memory."""
     monkeypatch.setenv("REAGENT_CACHE", str(tmp_path))
-    pos._groups.cache_clear()
+    pos._group_tokens.cache_clear()
     yield tmp_path
-    pos._groups.cache_clear()
+    pos._group_tokens.cache_clear()
 
 
 def proposed(model: Model, case: Case, seed: int = 0, candidates: int = 256) -> list[set[str]]:
@@ -50,10 +50,12 @@ def proposed(model: Model, case: Case, seed: int = 0, candidates: int = 256) -> 
     ]
 
 
-def test_each_part_of_speech_has_its_own() -> None:
+def test_each_word_is_replaced_by_its_part_of_speech() -> None:
     model = scripted(VOCABULARY)
     case = model.case("She moved to Japan often in 2024 . the small garden is in the aunt", target=" books")
-    found = dict(zip([token.text.strip() for token in case.input + case.output], proposed(model, case), strict=True))
+    candidates = dict(
+        zip([token.text.strip() for token in case.input + case.output], proposed(model, case), strict=True)
+    )
     for word, group in [
         ("moved", PASTS),
         ("Japan", NAMES),
@@ -64,7 +66,7 @@ def test_each_part_of_speech_has_its_own() -> None:
         ("books", PLURALS),
     ]:
         # "flat" alone is an adjective to the tagger
-        assert found[word] - {"flat"} == set(group) - {word, "flat"}, word
+        assert candidates[word] - {"flat"} == set(group) - {word, "flat"}, word
 
 
 def test_a_word_is_tagged_in_its_sentence() -> None:
@@ -79,7 +81,7 @@ def test_small_groups_widen_step_by_step() -> None:
     case = model.case("the aunt moved + the Garden", target=" moved")
     the, aunt, moved, plus, _, garden, _ = proposed(model, case)
     assert aunt == {"books", "rivers", "gardens"}  # nouns in the plural
-    assert garden == {"aunt", "books", "rivers", "gardens"}  # the capital goes too
+    assert garden == {"aunt", "books", "rivers", "gardens"}  # the capital is dropped too
     words = {"aunt", "books", "rivers", "gardens", "Garden", "moved", "the"}
     assert the == words - {"the"}  # any word
     assert moved == words - {"moved"}
@@ -88,7 +90,7 @@ def test_small_groups_widen_step_by_step() -> None:
 
 @pytest.mark.parametrize("kind", ["byte-level", "metaspace", "pieces"])
 def test_proposals_keep_the_space_and_leave_out_the_original(kind: str) -> None:
-    model = masked.explained(kind)
+    model = masked.make_model(kind)
     case = model.case("My aunt isn't in\n\nJapan 🙂 (it's room7)", target=" 日本.")
     proposals = make_replacer("pos", candidates=20).propose(model, case, np.random.default_rng(0))
     used = proposals.weights > 0
@@ -103,20 +105,20 @@ def test_proposals_keep_the_space_and_leave_out_the_original(kind: str) -> None:
         assert all(spelled[j].isdecimal() for j in proposals.ids[digit][used[digit]].tolist())
 
 
-def test_parts_of_words_stand_in_for_parts_of_words() -> None:
-    model = masked.explained("pieces")
+def test_parts_of_words_replace_parts_of_words() -> None:
+    model = masked.make_model("pieces")
     case = model.case("My aunt moved to Japan", target=" to")
-    tags = dict(zip([token.text for token in case.input], pos._tags_in(case), strict=False))
+    tags = dict(zip([token.text for token in case.input], pos._tag_case(case), strict=False))
     assert tags["My"] == "DPS"
     assert tags[" to"] == "PRP"
     assert {tags[piece] for piece in ("u", "nt", "J", "ed")} == {pos.PART}
     assert tags[" "] == pos.SPACE
 
 
-def test_contractions_are_cut_where_the_model_cuts_them() -> None:
-    prompt, spans = "It isn't", [(0, 2), (2, 6), (6, 8)]  # as GPT-2 cuts it
+def test_contractions_are_split_as_the_model_splits_them() -> None:
+    prompt, spans = "It isn't", [(0, 2), (2, 6), (6, 8)]  # as GPT-2 splits it
     tokens = tuple(Token((i,), prompt[a:b], a, b) for i, (a, b) in enumerate(spans))
-    assert pos._tags_in(Case(prompt, " old", tokens, (Token((3,), " old", 0, 4),))) == [
+    assert pos._tag_case(Case(prompt, " old", tokens, (Token((3,), " old", 0, 4),))) == [
         "PNP",
         "VBZ",
         "XX0",
@@ -135,11 +137,11 @@ def test_draws_are_seeded_and_bounded() -> None:
 
 def test_a_vocabulary_is_tagged_once(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tagged: list[int] = []
-    tag = pos._tag_alone
-    monkeypatch.setattr(pos, "_tag_alone", lambda texts: tagged.append(len(texts)) or tag(texts))
+    tag = pos._tag_words
+    monkeypatch.setattr(pos, "_tag_words", lambda texts: tagged.append(len(texts)) or tag(texts))
 
     def use(vocabulary: list[str]) -> list[set[str]]:
-        pos._groups.cache_clear()  # as another process would find it
+        pos._group_tokens.cache_clear()  # as in another process
         model = scripted(vocabulary)
         return proposed(model, model.case("the garden", target=" is"))
 
@@ -156,9 +158,9 @@ def test_a_vocabulary_is_tagged_once(cache_folder: Path, monkeypatch: pytest.Mon
     assert len(list(cache_folder.glob("pos-*/tags.json"))) == 2
 
 
-def test_without_the_extra_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "HanTa.HanoverTagger", None)
-    pos._tagger.cache_clear()
+    pos._load_tagger.cache_clear()
     model = scripted(VOCABULARY)
     with pytest.raises(InputError, match=r"tagger, which is not installed: pip install 'reagent-lm\[pos\]'"):
         proposed(model, model.case("the garden", target=" is"))
@@ -171,13 +173,13 @@ def test_options_and_capabilities_are_checked() -> None:
     assert info["id"] == "pos"
     assert info["tagger"].startswith("HanTa 1.")
 
-    class Mute:
+    class WithoutTexts:
         def __init__(self) -> None:
             self.inner = scripted(["a", "b"])
             self.meter, self.info = self.inner.meter, self.inner.info
             self.case, self.score = self.inner.case, self.inner.score
 
-    model = Mute()
+    model = WithoutTexts()
     with pytest.raises(CapabilityError, match="replacer 'pos' needs a model that spells its tokens"):
         make_replacer("pos").propose(model, model.case("a b", "b"), np.random.default_rng(0))
 
@@ -194,6 +196,6 @@ def test_a_file_in_the_working_folder_is_not_unpickled(tmp_path: Path, monkeypat
 
     (tmp_path / "morphmodel_en.pgz").write_bytes(gzip.compress(pickle.dumps(Trap())))
     monkeypatch.chdir(tmp_path)
-    pos._tagger.cache_clear()
-    assert pos._tagger() is not None
+    pos._load_tagger.cache_clear()
+    assert pos._load_tagger() is not None
     assert not (tmp_path / "pwned").exists()

@@ -1,4 +1,4 @@
-"""Proposals never contain the original, never touch protected positions, and are drawn by their weights."""
+"""Proposals never contain the original or change protected positions, and are sampled by their weights."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import tiny
-from reagent import explain, replacers
+from reagent import explain
 from reagent.case import Case
 from reagent.errors import CapabilityError, InputError, UnknownNameError
 from reagent.models.huggingface import HuggingFaceModel
-from reagent.replacers import automatic, make_replacer
+from reagent.replacers import choose_automatic, make_replacer, registry
 from reagent.replacers.base import Proposals
 from reagent.testing.scripted import ScriptedModel
 
@@ -27,7 +27,7 @@ def case(model: HuggingFaceModel) -> Case:
 
 
 @pytest.mark.parametrize("name", ["self", "infill", "random"])
-def test_proposals_are_others_and_protected_positions_stay(name: str, model: HuggingFaceModel, case: Case) -> None:
+def test_proposals_omit_the_original_and_protected_positions(name: str, model: HuggingFaceModel, case: Case) -> None:
     proposals = make_replacer(name).propose(model, case, np.random.default_rng(0))
     used = proposals.weights > 0
     assert not (used & (proposals.ids == case.ids[:, None])).any()
@@ -38,25 +38,25 @@ def test_proposals_are_others_and_protected_positions_stay(name: str, model: Hug
     assert not set(drawn[:, ~case.protected].ravel()) & model.special_ids
 
 
-def test_it_is_known_which_candidates_were_drawn_from_more(model: HuggingFaceModel, case: Case) -> None:
+def test_the_sampling_variance_is_that_of_sampled_candidates(model: HuggingFaceModel, case: Case) -> None:
     for name in ("self", "infill", "random"):
         table = make_replacer(name).propose(model, case, np.random.default_rng(0))
-        drawn = np.array([name == "random" or i == 0 for i in range(len(case.ids))])
+        sampled = np.array([name == "random" or i == 0 for i in range(len(case.ids))])
         np.testing.assert_allclose(
-            table.sampling_variance, drawn * table.replaceable / np.maximum((table.weights > 0).sum(-1), 1)
+            table.sampling_variance, sampled * table.replaceable / np.maximum((table.weights > 0).sum(-1), 1)
         )
 
 
-def test_auto_is_roberta_where_it_is_at_hand_but_not_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_is_roberta_if_it_is_local_but_not_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
     class Remote(ScriptedModel):
         @property
         def info(self) -> Mapping[str, Any]:
             return {**super().info, "backend": "http (next token)"}
 
     here, remote = (kind(["a", "b"], lambda context: np.zeros((len(context), 2))) for kind in (ScriptedModel, Remote))
-    assert automatic(here) == automatic(remote) == automatic() == "self"
-    monkeypatch.setattr(replacers, "is_local", lambda _: True)
-    assert (automatic(here), automatic(remote), automatic()) == ("roberta", "self", "roberta")
+    assert choose_automatic(here) == choose_automatic(remote) == choose_automatic() == "self"
+    monkeypatch.setattr(registry, "is_local", lambda _: True)
+    assert (choose_automatic(here), choose_automatic(remote), choose_automatic()) == ("roberta", "self", "roberta")
     assert explain(remote, "a b", target=" a").replacer["id"] == "self"
 
 
@@ -66,7 +66,7 @@ def test_self_proposes_the_models_best_guesses(model: HuggingFaceModel, case: Ca
     for i in range(1, len(case.ids)):
         expected = [token for token in best[i - 1] if token != case.ids[i]][:3]
         assert proposals.ids[i][proposals.weights[i] > 0].tolist() == ([] if case.protected[i] else expected)
-    # Nothing stands before position 0: it takes ordinary tokens, unless a start token is there.
+    # The model predicts nothing for position 0: its candidates are ordinary tokens, unless it is a start token.
     first = proposals.ids[0][proposals.weights[0] > 0]
     assert set(first) <= set(model.ordinary_ids)
     assert (len(first) > 0) != case.protected[0]
@@ -84,11 +84,11 @@ def test_weighted_draws_follow_the_probabilities(model: HuggingFaceModel, case: 
 def test_infill_is_bayes_over_the_candidates(model: HuggingFaceModel, case: Case) -> None:
     wide = {"candidates": 12, "considered": 40, "window": 100, "weighted": True}
     proposals = make_replacer("infill", **wide).propose(model, case, np.random.default_rng(0))
-    found = model.predict(case.ids, 40)
+    predictions = model.predict(case.ids, 40)
     for i in (2, 5, len(case.ids) - 1):
         # The joint probability of the whole text with each candidate in place, one sequence at a time.
         joint = {}
-        for candidate in found.ids[i - 1]:
+        for candidate in predictions.ids[i - 1]:
             ids = case.ids.copy()
             ids[i] = candidate
             scored = model.score(ids[None], np.arange(i, len(ids)), ids[i:])
@@ -100,8 +100,8 @@ def test_infill_is_bayes_over_the_candidates(model: HuggingFaceModel, case: Case
         np.testing.assert_allclose(proposals.weights[i], expected, rtol=1e-3)
 
 
-def test_infill_listens_to_the_right() -> None:
-    # After any word comes one of the next two; so between "w1" and "w4" only "w2" or "w3" can stand.
+def test_infill_uses_the_text_to_the_right() -> None:
+    # Each word is followed by one of the next two, so only "w2" or "w3" can be between "w1" and "w4".
     words = [f"w{i}" for i in range(12)]
 
     def logits(context: np.ndarray) -> np.ndarray:
@@ -139,7 +139,7 @@ def test_draws_do_not_depend_on_how_they_are_cut(model: HuggingFaceModel, case: 
     )
 
 
-def test_wrong_words_are_named() -> None:
+def test_wrong_names_and_options_are_reported() -> None:
     with pytest.raises(
         UnknownNameError,
         match=r"unknown replacer 'sefl', did you mean 'self'\? Known: auto, roberta, self, infill, pos, random",
@@ -151,7 +151,7 @@ def test_wrong_words_are_named() -> None:
         make_replacer("self", candidates=0)
 
 
-def test_a_model_without_predictions_is_told_apart_before_any_work() -> None:
+def test_a_model_without_predictions_is_rejected_before_any_work() -> None:
     class OnlyScores:
         def __init__(self) -> None:
             self.inner = ScriptedModel(["a", "b"], lambda c: np.zeros((len(c), 2)))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reagent.explanation import Answer, Cost, Explanation, Level, Message, Token, WhatIf
-from reagent.segmentation import paragraphs, sentences
+from reagent.segmentation import split_paragraphs, split_sentences
 
 PROMPT = (
     "My aunt moved to Japan to teach music. (Her old piano is still standing in our garage). "
@@ -72,8 +72,8 @@ def units(text: str, spans: Sequence[tuple[int, int]]) -> list[Token]:
 
 
 def by_sentence() -> Explanation:
-    """The prompt split into sentences; the first is important."""
-    cut = units(PROMPT, sentences(PROMPT))
+    """The prompt cut into sentences; the first counts."""
+    cut = units(PROMPT, split_sentences(PROMPT))
     return make(input=cut, important=cut[0].text, unit="sentence", stderr=True)
 
 
@@ -86,7 +86,7 @@ def long_prompt() -> Explanation:
     lines = [FILLER.format(i) for i in range(80)]
     lines[50] = NEEDLE + " "
     prompt = "\n\n".join("".join(lines[i : i + 20]).strip() for i in range(0, 80, 20)) + "\n\nThe key is under the"
-    coarse, middle = units(prompt, paragraphs(prompt)), units(prompt, sentences(prompt))
+    coarse, middle = units(prompt, split_paragraphs(prompt)), units(prompt, split_sentences(prompt))
     fine: list[Token] = []
     for unit in middle:
         inside = unit.text.strip() == NEEDLE

@@ -9,6 +9,8 @@ import pytest
 
 import reagent
 from reagent.models.huggingface import HuggingFaceModel
+from reagent.replacers import REPLACERS, ReplacerInfo
+from reagent.replacers.self_lm import SelfReplacer
 from reagent.schemas import read_schema
 from reagent.views.html import to_view_data
 from reagent.web.config import Limits
@@ -26,6 +28,10 @@ INJECTIONS = [
     "\u202eright to left\u2066 \ufeff\x00\x07",
     "\U0001f469\u200d\U0001f680 שלום مرحبا",
 ]
+
+
+class Impossibility:
+    """A capability that no model has."""
 
 
 def test_an_explanation_comes_back_as_it_would_from_python(service: Service) -> None:
@@ -55,6 +61,25 @@ def test_what_was_explained_can_be_had_in_every_form(service: Service) -> None:
     assert entry == {"id": name, "prompt": PROMPT, "completion": " Tokyo", "method": "reagent"} | {
         "created": why["created"]
     }
+
+
+def test_a_replacer_that_is_added_to_the_table_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Added:
+        """Declares no requirements."""
+
+        info = SelfReplacer().info
+        propose = SelfReplacer().propose
+
+    class Impossible(Added):
+        requires = (Impossibility,)
+
+    monkeypatch.setitem(REPLACERS, "added", ReplacerInfo(Added(), "the newest one"))
+    monkeypatch.setitem(REPLACERS, "impossible", ReplacerInfo(Impossible(), "no model can do it"))
+    service = serving(tmp_path)
+    offered = {entry["id"]: entry["summary"] for entry in service.client.get("/api/options").json()["replacers"]}
+    assert offered["added"] == "the newest one"
+    assert "impossible" not in offered
+    assert service.ended(service.ask(replacer="added"))["state"] == "done"
 
 
 def test_a_link_survives_a_restart(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from reagent.metrics.soft import PI, SOFT, soft
 from reagent.models.base import Model
 from reagent.models.distributions import ReadsEmbeddings, gives_distributions, reads_embeddings, refusal
 from reagent.models.load import load_model
-from reagent.replacers import Replacer, automatic, make_replacer
+from reagent.replacers import Replacer, choose_automatic, make_replacer
 from reagent.validation import check_integer, check_range, with_options
 
 
@@ -117,7 +117,7 @@ def evaluate_together(
     substitute = make_replacer(settings.replacer, **settings.replacer_options)
     known: Model = model if hasattr(model, "score") and hasattr(model, "case") else load_model(model)
     if settings.replacer == "auto":
-        substitute = make_replacer(automatic(known), **settings.replacer_options)
+        substitute = make_replacer(choose_automatic(known), **settings.replacer_options)
     names, skipped = _chosen(known, settings)
 
     begin, before = time.perf_counter(), replace(known.meter)

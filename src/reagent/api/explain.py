@@ -231,7 +231,7 @@ class CostMeter:
         """Make proposals and record how many passes they took."""
         before = self.meter.forward_passes
         proposals = propose()
-        self.proposals = self.meter.forward_passes - before + proposals.foreign_passes
+        self.proposals = self.meter.forward_passes - before + proposals.auxiliary_passes
         return proposals
 
     def cost(self, attribution: Attribution) -> Cost:

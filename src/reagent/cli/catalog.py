@@ -29,12 +29,13 @@ def methods() -> None:
 
 def replacers() -> None:
     """List the sources of replacements."""
-    from reagent.replacers import REPLACERS, automatic
+    from reagent.replacers import choose_automatic, find_replacer, replacer_names
 
-    for name, (settings, summary) in REPLACERS.items():
-        values = ", ".join(f"{key}={value}" for key, value in settings.info.items() if key != "id")
-        typer.echo(f"{name}: {summary} ({values})")
-    typer.echo(f"auto: the best available one, here {automatic()}")
+    for name in replacer_names():
+        entry = find_replacer(name)
+        values = ", ".join(f"{key}={value}" for key, value in entry.replacer.info.items() if key != "id")
+        typer.echo(f"{name}: {entry.summary} ({values})")
+    typer.echo(f"auto: the best available one, here {choose_automatic()}")
 
 
 def datasets() -> None:

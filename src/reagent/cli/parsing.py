@@ -10,7 +10,7 @@ from reagent.cli.progress import spinner
 from reagent.errors import FileError, InputError
 from reagent.models.base import Model
 from reagent.models.chat import read_messages
-from reagent.segmentation import Span, marked, read_spans
+from reagent.segmentation import Span, parse_marks, read_spans
 
 NEW_TOKENS = 10
 
@@ -73,7 +73,7 @@ class QuestionOptions:
         if self.spans is not None and self.with_marks:
             raise InputError("give --spans or --marked, not both: each says which parts to score")
         if self.with_marks:
-            return marked(text)
+            return parse_marks(text)
         return text, None if self.spans is None else read_spans(self.spans)
 
     def _conversation(self, text: str) -> list[dict[str, str]]:

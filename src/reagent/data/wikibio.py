@@ -11,7 +11,7 @@ from reagent.data.base import Dataset, Example, revision_of
 from reagent.data.hub import Location, rows_from
 from reagent.data.readers import Row, read_examples
 from reagent.errors import FileError
-from reagent.segmentation import sentences
+from reagent.segmentation import split_sentences
 
 SUMMARY = "the first two sentences of biographies; the model goes on"
 LICENCE = "Apache-2.0"
@@ -66,4 +66,4 @@ def _sentences(row: Row) -> Sequence[str]:
     if field is None:
         raise FileError(f"{row.where} has no field 'gpt3_sentences', nor one of {', '.join(_TEXTS)}")
     text = row.text(field) or ""
-    return [text[start:end] for start, end in sentences(text)]
+    return [text[start:end] for start, end in split_sentences(text)]

@@ -1,25 +1,27 @@
-"""The model's own next-token predictions at each position: no second model is needed."""
+"""The explained model's own next-token predictions at each position: no second model is needed."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from reagent.case import Case
 from reagent.models.base import HasVocabulary, Model, PredictsTokens, require
-from reagent.replacers.base import Proposals, table
+from reagent.replacers.base import Proposals, make_proposals
 from reagent.validation import check_integer
 
 
 @dataclass(frozen=True)
 class SelfReplacer:
-    """The `candidates` tokens that the explained model finds likeliest, given what stands to the left.
+    """The `candidates` tokens that the explained model predicts with the highest probability, given the text before.
 
-    `weighted` draws by the model's probabilities instead of uniformly. Nothing stands to the left of
-    position 0: where the tokenizer puts no start token there, that position takes ordinary tokens
-    drawn uniformly, as the replacer `random` does.
+    `weighted` samples by the model's probabilities instead of uniformly. The model predicts nothing for position 0. If
+    the tokenizer puts no start token there, the candidates of position 0 are ordinary tokens, sampled uniformly as in
+    the replacer `random`.
     """
+
+    requires: ClassVar[tuple[type, ...]] = (PredictsTokens, HasVocabulary)
 
     candidates: int = 10
     weighted: bool = False
@@ -32,16 +34,16 @@ class SelfReplacer:
         return {"id": "self", **asdict(self)}
 
     def propose(self, model: Model, case: Case, rng: np.random.Generator) -> Proposals:
-        require(model, PredictsTokens, "replacer 'self'")
-        require(model, HasVocabulary, "replacer 'self'")
+        for capability in self.requires:
+            require(model, capability, "replacer 'self'")
         assert isinstance(model, PredictsTokens)
         assert isinstance(model, HasVocabulary)
-        ids, logprob = model.predict(case.ids, self.candidates + 1)  # one more, since the original goes
+        ids, logprob = model.predict(case.ids, self.candidates + 1)  # one more, because the original is removed
         first = rng.choice(model.ordinary_ids, size=(1, ids.shape[1]))
-        return table(
+        return make_proposals(
             case,
             np.concatenate([first, ids]),
             np.concatenate([np.ones(first.shape), np.exp(logprob) if self.weighted else np.ones(ids.shape)]),
             sampled=np.arange(len(case.ids)) == 0,
-            most=self.candidates,
+            limit=self.candidates,
         )

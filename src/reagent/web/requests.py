@@ -1,6 +1,6 @@
 """From the body of a request to what `reagent.explain` is called with, and what may be asked of this model."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -9,21 +9,14 @@ from starlette.exceptions import HTTPException
 from reagent.errors import CapabilityError, InputError, UnknownNameError
 from reagent.methods import Method, find_method, make_method, method_names, uses_replacer
 from reagent.models._transformers import is_local
-from reagent.models.base import HasChatTemplate, HasTokenTexts, HasVocabulary, Model, PredictsTokens
-from reagent.replacers import REPLACERS
+from reagent.models.base import HasChatTemplate, Model
+from reagent.replacers import find_replacer, replacer_names
+from reagent.replacers.base import required_capabilities
 from reagent.replacers.masked_lm import MaskedLMReplacer
 from reagent.request import LARGEST_SEED, ExplainRequest
 from reagent.segmentation import UNITS
 from reagent.views.plots import require_matplotlib
 from reagent.web.config import Limits
-
-_NEEDS: Mapping[str, tuple[type, ...]] = {
-    "roberta": (HasTokenTexts,),
-    "self": (PredictsTokens, HasVocabulary),
-    "infill": (PredictsTokens, HasVocabulary),
-    "pos": (HasTokenTexts,),
-    "random": (HasVocabulary,),
-}
 
 
 class Message(BaseModel):
@@ -59,7 +52,7 @@ class Questions:
     def __init__(self, model: Model, limits: Limits) -> None:
         self.model, self.limits = model, limits
         self.methods = {name: _presets(name, model) for name in method_names()}
-        self.replacers = ["auto", *(name for name in REPLACERS if _can_replace(name, model))]
+        self.replacers = ["auto", *(name for name in replacer_names() if _can_replace(name, model))]
 
     def options(self) -> dict[str, Any]:
         """What the page offers."""
@@ -152,11 +145,11 @@ def _can(method: Method, model: Model) -> bool:
 def _can_replace(name: str, model: Model) -> bool:
     if name == "roberta" and not is_local(MaskedLMReplacer().model):
         return False  # nobody wants to wait for half a gigabyte behind a click
-    return all(isinstance(model, capability) for capability in _NEEDS[name])
+    return all(isinstance(model, capability) for capability in required_capabilities(find_replacer(name).replacer))
 
 
 def _about(replacer: str) -> str:
-    return "the best one at hand" if replacer == "auto" else REPLACERS[replacer][1]
+    return "the best one at hand" if replacer == "auto" else find_replacer(replacer).summary
 
 
 def _chats(model: Model) -> bool:

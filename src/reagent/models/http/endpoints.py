@@ -13,7 +13,7 @@ from reagent.models.http.scoring import EchoScorer, NextTokenScorer, Scorer
 from reagent.models.http.tokenizers import LocalCodec, ServerCodec
 from reagent.models.http.vocabulary import Pieces, Tokens, Vocabulary
 from reagent.models.tokens import Span
-from reagent.segmentation import words
+from reagent.segmentation import split_words
 
 BY_WORDS = "words, since the server does not tell its tokens"
 
@@ -48,7 +48,7 @@ def _by_text(client: Client, server: Server, able: Completions) -> Endpoint:
     """Pieces of text: the server's own tokens where it echoes them, else words."""
 
     def cut(text: str) -> Sequence[Span]:
-        return way.cut(text) if isinstance(way, EchoScorer) else words(text)
+        return way.cut(text) if isinstance(way, EchoScorer) else split_words(text)
 
     def cut_target(ids: Sequence[int], target: str) -> Sequence[str]:
         if isinstance(way, NextTokenScorer):
@@ -79,7 +79,9 @@ def chatting(client: Client, server: Server, codec: LocalCodec | None) -> Endpoi
     known = codec if codec is not None else ServerCodec(client, server.model) if server.tokenizes else None
 
     def cut(text: str) -> Sequence[Span]:
-        return words(text) if known is None else [(a, b) for a, b in known.encode(text, special=False)[1] if a < b]
+        return (
+            split_words(text) if known is None else [(a, b) for a, b in known.encode(text, special=False)[1] if a < b]
+        )
 
     def cut_target(ids: Sequence[int], target: str) -> Sequence[str]:
         return _by_prefixes(way, pieces, target, ids)
@@ -101,7 +103,7 @@ def _by_prefixes(way: NextTokenScorer, pieces: Pieces, target: str, ids: Sequenc
         context = [*ids, *(i for token in pieces.in_a_row(found) for i in token.ids)]
         begins = [entry.text for entry in way.next_tokens(context) if entry.text and left.startswith(entry.text)]
         if not begins:
-            return found + [left[a:b] for a, b in words(left)]
+            return found + [left[a:b] for a, b in split_words(left)]
         found.append(max(begins, key=len))
     return found
 

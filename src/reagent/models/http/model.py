@@ -22,7 +22,7 @@ from reagent.models.http.scoring import EchoScorer, NextTokenScorer
 from reagent.models.http.tokenizers import LocalCodec, load_tokenizer
 from reagent.models.http.vocabulary import Pieces
 from reagent.models.tokenization import read_chat
-from reagent.segmentation import words
+from reagent.segmentation import split_words
 
 BETWEEN = "\n\n"  # the messages of a chat, in the text that is shown
 _NEVER = -100.0  # log-probability of a proposal that is none
@@ -104,7 +104,7 @@ class HttpModel:
             length = 1 if part.first_only else max_new_tokens
             return Case(text, "…" * length, source, tuple(Token((ids[-1],), "…", i, i + 1) for i in range(length)))
         if isinstance(part.vocabulary, Pieces):
-            return Case(text, target, source, part.vocabulary.in_a_row([target[a:b] for a, b in words(target)]))
+            return Case(text, target, source, part.vocabulary.in_a_row([target[a:b] for a, b in split_words(target)]))
         return Case(text, target, source, part.vocabulary.read_target(text, ids, target, special))
 
     def _read(self, prompt: str) -> tuple[Endpoint, tuple[Token, ...], bool]:

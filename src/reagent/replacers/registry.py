@@ -1,0 +1,100 @@
+"""All replacers by name: the built-in ones, and those that other packages register as `reagent.replacers`."""
+
+from dataclasses import dataclass, is_dataclass
+from typing import Any
+
+from reagent.errors import InputError, UnknownNameError
+from reagent.models._transformers import is_local
+from reagent.models.base import Model
+from reagent.plugins import load_plugin, plugin_names
+from reagent.replacers.base import Replacer
+from reagent.replacers.infill import InfillReplacer
+from reagent.replacers.masked_lm import MaskedLMReplacer
+from reagent.replacers.pos import PartOfSpeechReplacer
+from reagent.replacers.self_lm import SelfReplacer
+from reagent.replacers.uniform import UniformReplacer
+from reagent.validation import with_options
+
+
+@dataclass(frozen=True)
+class ReplacerInfo:
+    """A replacer with its default options, and one line that describes it."""
+
+    replacer: Replacer
+    summary: str
+
+
+REPLACERS: dict[str, ReplacerInfo] = {
+    "roberta": ReplacerInfo(
+        MaskedLMReplacer(), "what a masked LM (RoBERTa, or any other) finds likely there, as in the paper"
+    ),
+    "self": ReplacerInfo(SelfReplacer(), "the explained model's own predictions from the left; one forward pass"),
+    "infill": ReplacerInfo(InfillReplacer(), "the same, reranked by how well the text that follows fits; short passes"),
+    "pos": ReplacerInfo(PartOfSpeechReplacer(), "any token of the same part of speech, uniformly; no forward pass"),
+    "random": ReplacerInfo(UniformReplacer(), "any printable token of the vocabulary, uniformly; no forward pass"),
+}
+
+
+def replacer_names() -> list[str]:
+    """The built-in names, then those of installed packages."""
+    return [*REPLACERS, *(name for name in plugin_names("replacers") if name not in REPLACERS)]
+
+
+def find_replacer(name: str) -> ReplacerInfo:
+    """Look up a name among the built-in replacers, then among installed packages."""
+    if name in REPLACERS:
+        return REPLACERS[name]
+    plugin = load_plugin("replacers", name)
+    if plugin is None:
+        raise UnknownNameError("replacer", name, ["auto", *replacer_names()])
+    return _describe(plugin, name)
+
+
+def make_replacer(replacer: str | Replacer = "auto", **options: Any) -> Replacer:
+    """A replacer with the given options; `replacer` is a name or an instance.
+
+    >>> make_replacer("self", candidates=5)
+    SelfReplacer(candidates=5, weighted=False)
+    >>> make_replacer(SelfReplacer(candidates=5), weighted=True)
+    SelfReplacer(candidates=5, weighted=True)
+    """
+    if isinstance(replacer, str):
+        name = choose_automatic() if replacer == "auto" else replacer
+        return _with_options(find_replacer(name).replacer, options, f"replacer {name!r}")
+    if not _is_instance(replacer):
+        raise InputError(f"a replacer must be a name or an instance of a replacer, got {replacer!r}")
+    return _with_options(replacer, options, f"replacer {replacer.info.get('id', type(replacer).__name__)!r}")
+
+
+def choose_automatic(model: Model | None = None) -> str:
+    """The name that `auto` means: `roberta` if its weights are on this machine, as in the paper, otherwise `self`.
+
+    For a model behind an API it is `self`: its tokens may be pieces of text that a masked LM cannot produce.
+    """
+    remote = model is not None and str(model.info["backend"]).startswith("http")
+    return "roberta" if is_local(MaskedLMReplacer().model) and not remote else "self"
+
+
+def _describe(plugin: Any, name: str) -> ReplacerInfo:
+    """The entry of a plugin, which is a class, an instance or a ReplacerInfo."""
+    if isinstance(plugin, ReplacerInfo):
+        return plugin
+    replacer = plugin() if isinstance(plugin, type) else plugin
+    if not _is_instance(replacer):
+        raise InputError(
+            f"the replacers plugin {name!r} is {plugin!r}: register a replacer class, an instance or a ReplacerInfo"
+        )
+    lines = (type(replacer).__doc__ or "").strip().splitlines()
+    return ReplacerInfo(replacer, lines[0] if lines else type(replacer).__name__)
+
+
+def _is_instance(candidate: Any) -> bool:
+    return isinstance(candidate, Replacer) and not isinstance(candidate, type)
+
+
+def _with_options(replacer: Replacer, options: dict[str, Any], owner: str) -> Replacer:
+    if not options:
+        return replacer
+    if not is_dataclass(replacer):
+        raise InputError(f"{owner} is not a dataclass and takes no options here, got {', '.join(options)}")
+    return with_options(replacer, options, owner)
