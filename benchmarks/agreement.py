@@ -40,7 +40,7 @@ REFERENCE = 4096
 RUNS, INTERVALS = 4, 256  # of the preset, with a seed each: at least so many, and more where tokens are few
 LAST = 7  # tokens that are at least left where probes of the reference part ways
 ROWS = 64  # of them at once
-reagent_fast.BLOCK = REFERENCE  # nobody watches: the more probes at once, the more they share
+reagent_fast.BATCH = REFERENCE  # nobody watches: the more probes at once, the more they share
 
 
 class Bench:

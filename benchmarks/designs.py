@@ -105,7 +105,7 @@ def _hand(bench: Bench, share: float) -> int:
 
 def _with_candidates(bench: Bench, replaced: Mask, rng: np.random.Generator) -> Design:
     dealer = BalancedSampler(len(bench.free), 1, bench.table.strata(16)[bench.free], rng)
-    return bench.design(*dealer.probes(np.flatnonzero(row) for row in replaced))
+    return bench.design(*dealer.probes_of(np.flatnonzero(row) for row in replaced))
 
 
 def _decks(bench: Bench, share: float, count: int, rng: np.random.Generator) -> tuple[Mask, Floats]:

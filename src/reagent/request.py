@@ -6,7 +6,7 @@ from typing import Any
 from reagent.case import Case
 from reagent.errors import InputError, UnknownNameError
 from reagent.methods.base import Method
-from reagent.methods.hierarchical import Divisible, Groups
+from reagent.methods.hierarchical import Groups, SupportsHierarchy
 from reagent.models.base import HasChatTemplate, Model, Streams, require
 from reagent.models.chat import Chat, check_messages
 from reagent.segmentation import UNITS, Span, assign, check_spans
@@ -72,7 +72,7 @@ def check_units(
         raise InputError(f"levels must go from coarse to fine, in the order of {', '.join(COARSE_TO_FINE)}")
     if "span" in levels and spans is None:
         raise InputError("the level 'span' needs spans: say which parts of the prompt they are")
-    if len(levels) > 1 and not isinstance(method, Divisible):
+    if len(levels) > 1 and not isinstance(method, SupportsHierarchy):
         raise InputError(f"method {method_name!r} with this preset has one level only: give a unit instead of levels")
 
 
@@ -133,7 +133,7 @@ def cuts(
     """The levels by name, from coarse to fine, and how each groups the tokens of the prompt."""
     if levels is None:
         long = sum(not token.protected for token in case.input) > LONG
-        coarse = unit in ("token", "word") and spans is None and long and isinstance(method, Divisible)
+        coarse = unit in ("token", "word") and spans is None and long and isinstance(method, SupportsHierarchy)
         levels = ["span"] if spans is not None else ["sentence", unit] if coarse else [unit]
     inside = None if spans is None else _spans(case, spans)
     return {level: _groups(case, level, inside) for level in levels}

@@ -1,4 +1,4 @@
-"""Scripted models whose answer is known in advance."""
+"""Scripted models with planted truths."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ WORDS = [f"w{i}" for i in range(20)]
 
 
 def both_needed(causes: dict[int, int], strength: float = 3.0) -> ScriptedModel:
-    """Says "w0" rather than "w19" only while all `causes` (position → word) stand in the context."""
+    """Predicts "w0" rather than "w19" only if all `causes` (position → word) are in the context."""
 
     def logits(context: Ids) -> Floats:
         table = np.zeros((len(context), len(WORDS)))

@@ -12,8 +12,8 @@ from reagent.case import Floats
 from reagent.errors import InputError
 from reagent.explanation import Cost, Explanation, Level, Rows, WhatIf
 from reagent.methods import METHODS, Attribution, Method, Progress, make_method
-from reagent.methods.counterfactual import what_if as imagine
-from reagent.methods.hierarchical import Stage, attribute
+from reagent.methods.counterfactual import find_counterfactuals
+from reagent.methods.hierarchical import LevelResult, attribute_hierarchically
 from reagent.models.base import Model
 from reagent.models.chat import Chat
 from reagent.models.load import load_model
@@ -91,16 +91,16 @@ def explain(
     if asked is not None:
         case = case.with_phrase(*asked)
 
-    def explanation(stages: Sequence[Stage], imagined: Sequence[WhatIf] = ()) -> Explanation:
-        *coarser, last = (stage._replace(found=stage.found.explained_only(stage.case)) for stage in stages)
+    def explanation(stages: Sequence[LevelResult], imagined: Sequence[WhatIf] = ()) -> Explanation:
+        *coarser, last = (stage._replace(attribution=stage.attribution.explained_only(stage.case)) for stage in stages)
         names = list(cut)
         return Explanation(
             prompt=case.prompt,
             completion=case.completion,
             input=last.case.input,
             output=last.case.output,
-            **_rows(last.found),
-            effect_unit=last.found.effect_unit,
+            **_rows(last.attribution),
+            effect_unit=last.attribution.effect_unit,
             model=known.info,
             method=method_info,
             replacer=None if substitute is None else substitute.info,
@@ -108,23 +108,26 @@ def explain(
             target=question(case, asked),
             unit=names[len(coarser)],
             levels=tuple(
-                Level(name, stage.case.input, **_rows(stage.found)) for name, stage in zip(names, coarser, strict=False)
+                Level(name, stage.case.input, **_rows(stage.attribution))
+                for name, stage in zip(names, coarser, strict=False)
             ),
             messages=case.messages,
             what_if=tuple(imagined),
-            cost=bill.cost(last.found),
+            cost=bill.cost(last.attribution),
         )
 
-    def look(now: Progress, stages: list[Stage]) -> None:
+    def look(now: Progress, stages: list[LevelResult]) -> None:
         if report is not None:
             report(replace(now, partial=explanation(stages)) if stages else now)
 
     with notebook_bar() if progress is None else nullcontext(progress) as report:
-        stages = attribute(attributor, known, case, proposals, list(cut.values()), attributing, look)
+        stages = attribute_hierarchically(attributor, known, case, proposals, list(cut.values()), attributing, look)
     if not what_if:
         return explanation(stages)
     rows = range(len(case.output)) if asked is None and contrast is None else [explanation(stages).focus]
-    return explanation(stages, imagine(known, stages[-1].case, stages[-1].proposals, stages[-1].found, rows))
+    return explanation(
+        stages, find_counterfactuals(known, stages[-1].case, stages[-1].proposals, stages[-1].attribution, rows)
+    )
 
 
 def check_choices(
