@@ -74,11 +74,11 @@ def test_95_percent_intervals_cover_the_truth(probes: int) -> None:
 def test_errors_are_wider_where_candidates_are_skewed() -> None:
     tokens, replicates = 12, 10
     even = 5 + np.tile([-1.0, 1.0], (tokens, CANDIDATES // 2))  # skewness 0
-    ruinous = np.where(np.arange(CANDIDATES) == 3, 8.0, 5.0) + np.zeros((tokens, 1))  # one of ten: skewness 8 / 3
+    skewed = np.where(np.arange(CANDIDATES) == 3, 8.0, 5.0) + np.zeros((tokens, 1))  # one of ten: skewness 8 / 3
     design = some_design(tokens, tokens * replicates, seed=0, ratio=0.01)
     assert _ObservedPairs.of(design).skewness(responses(design, even)) == pytest.approx(0, abs=1e-9)
     exact = np.sqrt(CANDIDATES * (CANDIDATES - 1)) / (CANDIDATES - 2) * 8 / 3  # of a sample
-    assert _ObservedPairs.of(design).skewness(responses(design, ruinous)) == pytest.approx(exact)
+    assert _ObservedPairs.of(design).skewness(responses(design, skewed)) == pytest.approx(exact)
     # With some candidates not tried, errors are wider by the factor of the skewness.
     few = some_design(tokens, tokens * 5, seed=0, ratio=0.01)
     y = responses(few, some_costs(tokens, 0))
@@ -89,7 +89,7 @@ def test_errors_are_wider_where_candidates_are_skewed() -> None:
         np.testing.assert_allclose(result.stderr, estimate(few, y).stderr * (1 + skewness**2 / 5))
     # The costs of tokens that were replaced together are not observed separately.
     pairs = some_design(tokens, 60, seed=0, ratio=0.2)
-    assert _ObservedPairs.of(pairs).skewness(responses(pairs, ruinous)) == 0
+    assert _ObservedPairs.of(pairs).skewness(responses(pairs, skewed)) == 0
 
 
 def test_errors_match_the_spread_over_seeds() -> None:

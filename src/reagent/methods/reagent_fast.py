@@ -8,7 +8,7 @@ The published update is a sum over the steps in which a token happened to be rep
   used twice before all were used once. If blocks are single tokens, further probes after three replicates of each
   token go to the tokens with the largest remaining variance.
 - The published sum grows with the number of steps. The effect of a token does not: it is the drop in log-probability
-  of the target when the token is replaced. Effects are close to additive over tokens, unlike the published response.
+  of the target when the token is replaced. It is much closer to additive over tokens than the published response.
 - One pass over prompt and continuation perturbs the context of every output token at once.
 """
 
@@ -35,7 +35,7 @@ REPLICATES = 6  # per token, over all probes; more would need larger blocks, whi
 MAX_BLOCK_SHARE = 0.1  # of the tokens, even with few probes
 MIN_REPLICATES = 3  # per token, before the ranking is tested: a single candidate may happen to have no effect
 SNAPSHOTS = tuple(16 * 2**k for k in range(16))  # numbers of probes after which a partial result is reported
-MOST_STRATA = 16
+MOST_STRATA = 16  # for the candidates of one token
 RESPONSES = {"logprob": "nats", "g": "g"}  # response of a probe, and its unit
 NEGLIGIBLE = 0.1  # share of the largest effect: smaller differences need not be settled
 
