@@ -38,11 +38,11 @@ def last_layer(layers: Layers) -> Floats:
 
 
 def rollout(layers: Layers) -> Floats:
-    """Attention rollout: the share of each input position in each position of the last layer, [length, length]."""
+    """Share of each input position in each position of the last layer (Abnar and Zuidema, 2020); [length, length]."""
     joint = identity = np.eye(layers[0].shape[-1])
     for layer in layers:
-        mixed = 0.5 * _mean_of_heads(layer) + 0.5 * identity  # A of Eq. 1: half is the residual connection
-        joint = mixed / mixed.sum(-1, keepdims=True) @ joint
+        mixed = 0.5 * _mean_of_heads(layer) + 0.5 * identity  # A = 0.5 W + 0.5 I: half is the residual connection
+        joint = mixed / mixed.sum(-1, keepdims=True) @ joint  # Eq. 1: Ã(l) = A(l) Ã(l − 1)
     return joint
 
 
@@ -55,7 +55,7 @@ LAYERS: dict[str, Callable[[Layers], Floats]] = {"all": mean_of_layers, "last": 
 
 @dataclass(frozen=True)
 class Attention:
-    """Attention over `layers`: the mean of `all`, the `last`, or a `rollout` through them (Abnar and Zuidema 2020)."""
+    """Attention over `layers`: the mean of `all`, the `last`, or a `rollout` through them."""
 
     layers: str = "all"
 

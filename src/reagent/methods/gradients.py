@@ -87,13 +87,14 @@ class PathIntegral(NamedTuple):
 
 @dataclass(frozen=True)
 class IntegratedGradients:
-    """Integrated gradients along the straight path from zero embeddings to the text.
+    """Integrated gradients (Sundararajan, Taly and Yan, 2017) from the baseline of zero embeddings to the text.
 
-    By completeness, the effects sum to the value of the target after the text minus its value after zero embeddings.
-    The difference is the completeness gap. It decides where steps are needed: starting at the text, a segment of the
-    path whose gap is too large is divided in two. A network without additive positions normalises even very small
-    embeddings to full size, so the value of a deep network changes abruptly near zero and no number of steps is enough.
-    The part of the path that remains after `max_steps` is left out, and the target is marked as incomplete.
+    The effect of an embedding x_i is x_i ∫ ∂F(αx) / ∂x_i dα over α from 0 to 1 (Eq. 1), where F is the value of the
+    target. By completeness, the effects sum to F(x) − F(0); a deviation from this is the completeness gap. It decides
+    where steps are needed: starting at the text, a segment of the path whose gap is too large is divided in two. A
+    network without additive positions normalises even very small embeddings to full size, so the value of a deep
+    network changes abruptly near zero and no number of steps is enough. The part of the path that remains after
+    `max_steps` is left out, and the target is marked as incomplete.
     """
 
     steps: int | None = None  # exact number, on the undivided path; by default, as many as the path needs
@@ -192,7 +193,7 @@ class _IntegrationPath:
         return np.asarray(np.abs(self.rows.sum(-1) - self.change) / self.scale)
 
     def integrate(self, start: float, stop: float, points: int) -> _Segment:
-        """The integral over a segment, given as shares of the path."""
+        """The integral of Eq. 1 over the segment of the path from α = `start` to α = `stop`."""
         from captum.attr import IntegratedGradients as CaptumMethod
 
         embedded, method = self.captum.embedded, self.captum.connect(CaptumMethod)
@@ -217,9 +218,10 @@ class _IntegrationPath:
 
 @dataclass(frozen=True)
 class GradientShap:
-    """Gradient SHAP: gradients at random points between zero embeddings and the text, times the embeddings.
+    """Gradient SHAP (Lundberg and Lee, 2017): the integral of Eq. 1 of integrated gradients by Monte Carlo.
 
-    The standard errors are the Monte Carlo errors of the random points.
+    Gradients are averaged over random points between zero embeddings and the text, times the embeddings. The standard
+    errors are the Monte Carlo errors of the random points.
     """
 
     n_samples: int = 64

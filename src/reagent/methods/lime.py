@@ -85,10 +85,10 @@ class Lime:
         def samples(_text: torch.Tensor) -> Any:
             yield from features[:, None]  # one by one, [1, features] each
 
-        lime = LimeBase(
-            forward_func=lambda _: torch.from_numpy(values),  # captum calls it once, for all samples in order
-            interpretable_model=_Ridge(self.alpha),
-            similarity_func=get_exp_kernel_similarity_function("cosine", self.width / 100),
+        lime = LimeBase(  # minimises Eq. 2 of the paper, Σ π(z) (f(z) − g(z))², plus the ridge penalty
+            forward_func=lambda _: torch.from_numpy(values),  # f; captum calls it once, for all samples in order
+            interpretable_model=_Ridge(self.alpha),  # g
+            similarity_func=get_exp_kernel_similarity_function("cosine", self.width / 100),  # π
             perturb_func=samples,
             perturb_interpretable_space=True,
             from_interp_rep_transform=lambda sample, _text: sample,

@@ -81,7 +81,7 @@ def _antithetic_marginals(runner: ProbeRunner, order: Ids, column: Ids) -> Float
     steps = np.arange(n)[:, None]
     forward, backward = position <= steps, position >= n - 1 - steps  # units replaced after each step, [steps, units]
     effects = runner.replacement_effects(np.concatenate([forward, backward[:-1]]), column)
-    marginals = np.empty((2, n, effects.shape[1]))
+    marginals = np.empty((2, n, effects.shape[1]))  # v(S) − v(S ∪ {i}), S being the units replaced before unit i
     start = np.zeros((1, effects.shape[1]))  # replacing nothing has no effect
     marginals[0, order] = np.diff(np.concatenate([start, effects[:n]]), axis=0)
     marginals[1, order[::-1]] = np.diff(np.concatenate([start, effects[n:], effects[n - 1 : n]]), axis=0)
