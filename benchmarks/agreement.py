@@ -41,7 +41,7 @@ REFERENCE = 4096
 RUNS, INTERVALS = 4, 256  # runs of the preset per prompt: at least RUNS, and more if the prompt has few tokens
 MIN_TAIL = 7  # tokens after the last fork of the reference probes, at least
 BATCH_ROWS = 64  # of the reference probes
-reagent_fast.BLOCK = REFERENCE  # no partial results are needed, and larger batches share longer prefixes
+reagent_fast.BATCH = REFERENCE  # no partial results are needed, and larger batches share longer prefixes
 
 
 class Bench:

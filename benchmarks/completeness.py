@@ -18,8 +18,8 @@ from antecedents import known_cases
 
 import reagent
 from reagent.case import Case, Floats
+from reagent.methods.captum_adapter import EmbeddedCase
 from reagent.methods.gradients import IntegratedGradients
-from reagent.methods.slopes import Text
 from reagent.models.base import Model
 from reagent.models.huggingface import HuggingFaceModel
 
@@ -34,7 +34,7 @@ METHODS = {
 
 
 def integrals(model: Model, case: Case, names: list[str]) -> dict[str, Any]:
-    text = Text.of(model, case, "integrated_gradients", None)
+    text = EmbeddedCase.of(model, case, "integrated_gradients", None)
     return {name: METHODS[name].integrate(text) for name in names}
 
 

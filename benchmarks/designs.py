@@ -109,7 +109,7 @@ def _block_size(bench: Bench, share: float) -> int:
 
 def _with_candidates(bench: Bench, replaced: Mask, rng: np.random.Generator) -> Design:
     sampler = BalancedSampler(len(bench.free), 1, bench.table.strata(16)[bench.free], rng)
-    return bench.design(*sampler.probes(np.flatnonzero(row) for row in replaced))
+    return bench.design(*sampler.probes_of(np.flatnonzero(row) for row in replaced))
 
 
 def _sample_rounds(bench: Bench, share: float, count: int, rng: np.random.Generator) -> tuple[Mask, Floats]:

@@ -1,8 +1,8 @@
-"""One thing to explain: a prompt and its continuation as one model's tokens, cut into units.
+"""Case: a prompt and its continuation, tokenised and segmented into units.
 
-A *unit* is what is replaced and scored whole: a token, a word, a sentence, a marked part. Input and
-output are lists of units; a unit knows its text, its characters and its token ids, so a case by tokens
-is the special case in which every unit has one id. Units follow each other without gaps.
+A *unit* is replaced and scored as a whole: a token, a word, a sentence or a marked span. Input and output are lists
+of units. Each unit has its text, its character offsets and its token ids; if every unit is a token, every unit has
+one id. Units follow each other without gaps.
 """
 
 from collections.abc import Sequence
@@ -21,48 +21,48 @@ Ids = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
-BEHIND = 2**31  # the rank of a target that its contrast has overtaken
+OVERTAKEN = 2**31  # rank of a target that is less likely than its contrast
 
 
 class TargetScores(NamedTuple):
-    """How likely each target was in each sequence; rank 0 is the model's first choice."""
+    """Log-probability and rank of each target in each sequence; rank 0 is the most likely token."""
 
     logprob: Floats  # [batch, targets]
     rank: Ids  # [batch, targets]
 
 
 class ScoresTargets(Protocol):
-    """The part of a model that a case needs: the log-probability and rank of targets in a batch of sequences."""
+    """The one capability that a case needs from a model: scoring targets in a batch of sequences."""
 
     def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores: ...
 
 
 class ContrastToken(NamedTuple):
-    """What output unit `at` is contrasted with: another token at the same place."""
+    """The token that output unit `at` is contrasted with, at the same position."""
 
     at: int
     token: Token
 
 
 class OutputScores(NamedTuple):
-    """What the model makes of each output unit in each sequence."""
+    """Value and rank of each output unit in each sequence."""
 
-    value: Floats  # [batch, outputs]: log-probability; for a contrast, log-odds against the contrast
-    rank: Ids  # [batch, outputs]: 0 is the model's first choice; of a phrase, its worst token
+    value: Floats  # [batch, outputs]: log-probability, or log-odds against the contrast
+    rank: Ids  # [batch, outputs]: 0 is the most likely token; for a phrase, the worst rank of its tokens
 
 
 @dataclass(frozen=True)
 class Case:
-    """A prompt and its continuation, and what the output is contrasted with."""
+    """A prompt, its continuation, and which output units are explained."""
 
     prompt: str
     completion: str
     input: tuple[Token, ...]
     output: tuple[Token, ...]
     contrast: ContrastToken | None = None
-    messages: tuple[Message, ...] = ()  # of a chat: who said which part of the prompt
-    stride: int = 1  # every so many output units are asked about, from the first on
-    phrase: int | None = None  # the output unit that is the phrase asked about, if one was
+    messages: tuple[Message, ...] = ()  # for a chat: role and extent of each message in the prompt
+    stride: int = 1  # explain every `stride`-th output unit, from the first on
+    phrase: int | None = None  # index of the output unit that is an explained phrase
 
     def __post_init__(self) -> None:
         if not any(not unit.protected for unit in self.input):
@@ -81,62 +81,62 @@ class Case:
 
     @cached_property
     def unit_of(self) -> Ids:
-        """To which unit each position of `ids` belongs, [length]."""
+        """The unit that each position of `ids` belongs to, [length]."""
         return np.repeat(np.arange(len(self.units)), [len(unit.ids) for unit in self.units])
 
     @cached_property
     def unit_starts(self) -> Ids:
-        """Where each unit starts in `ids`, and at last where all ends, [units + 1]."""
+        """Start of each unit in `ids`, followed by the length of `ids`; [units + 1]."""
         return np.concatenate([[0], np.cumsum([len(unit.ids) for unit in self.units])]).astype(np.int64)
 
     @property
     def protected(self) -> Mask:
-        """Which units must never be replaced."""
+        """Units that must never be replaced, [units]."""
         return np.array([unit.protected for unit in self.units])
 
-    # --- what is asked ---
+    # --- targets and their scores ---
 
     @property
     def explained_rows(self) -> range:
-        """The output units that are asked about; a method may leave out the others."""
+        """Output units to explain; a method may skip the others."""
         return range(0, len(self.output), self.stride)
 
     @property
     def required_rows(self) -> Sequence[int]:
-        """The output units whose answers must be clear: the phrase or the one contrasted, otherwise all asked about."""
+        """Output units whose ranking must be settled: the phrase or contrasted unit, otherwise all explained rows."""
         focus = self.contrast.at if self.contrast is not None else self.phrase
         return self.explained_rows if focus is None else (focus,)
 
     @property
     def positions(self) -> Ids:
-        """Where the model is asked for a probability: at every output token, and once more for a contrast."""
+        """Positions to score: every output token, plus the position of the contrast if there is one."""
         outputs = np.arange(self.unit_starts[len(self.input)], len(self.ids))
         return outputs if self.contrast is None else np.append(outputs, self._contrast_position)
 
     @property
     def targets(self) -> Ids:
-        """Of which token."""
+        """The token to score at each of `positions`."""
         outputs = self.ids[self.unit_starts[len(self.input)] :]
         return outputs if self.contrast is None else np.append(outputs, self.contrast.token.ids[0])
 
     def score_outputs(self, model: ScoresTargets, sequences: Ids) -> OutputScores:
-        """Ask about all output units; [batch, outputs].
+        """Score all output units in each sequence, [batch, outputs].
 
-        The log-probability of a phrase is the sum over its tokens. A target with a contrast has log-odds, and
-        is out of the ranking when the contrast is ahead.
+        The log-probability of a phrase is the sum over its tokens. The value of a contrasted target is its log-odds
+        against the contrast; its rank is 0, or `OVERTAKEN` if the contrast is at least as likely.
         """
         logprob, rank = model.score(sequences, self.positions, self.targets)
         starts = self.unit_starts[len(self.input) : -1] - self.unit_starts[len(self.input)]
         value = np.stack(self.output_values(logprob), axis=1)
         worst = np.maximum.reduceat(rank[:, : len(self.ids) - self.unit_starts[len(self.input)]], starts, axis=1)
         if self.contrast is not None:
-            worst[:, self.contrast.at] = np.where(value[:, self.contrast.at] > 0, 0, BEHIND)
+            worst[:, self.contrast.at] = np.where(value[:, self.contrast.at] > 0, 0, OVERTAKEN)
         return OutputScores(value, worst)
 
     def output_values(self, logprob: Any) -> list[Any]:
-        """From log-probabilities of all that is asked, [batch, asked], the value of each output unit, [batch].
+        """The value of each output unit, [batch], from the log-probabilities of `targets`, [batch, targets].
 
-        Of numpy arrays or of torch tensors, and then with their gradients.
+        Accepts numpy arrays and torch tensors; the values of tensors keep their gradients.
         """
         edges = self.unit_starts[len(self.input) :] - self.unit_starts[len(self.input)]
         value = [logprob[:, start:stop].sum(-1) for start, stop in pairwise(edges.tolist())]
@@ -145,7 +145,7 @@ class Case:
         return value
 
     def probability(self, value: Floats) -> Floats:
-        """Values [batch, outputs] as probabilities; against a contrast, that of the target among the two."""
+        """Values [batch, outputs] as probabilities; for a contrast, p(target) / (p(target) + p(contrast))."""
         probability = np.exp(value)
         if self.contrast is not None:
             odds = value[:, self.contrast.at]
@@ -154,29 +154,29 @@ class Case:
 
     @property
     def values(self) -> Floats:
-        """What the model makes of each output unit as the text stands, [outputs]; see `with_logprobs`."""
+        """Value of each output unit in the unchanged text, [outputs]; requires `with_logprobs`."""
         value = np.array([unit.logprob for unit in self.output], dtype=np.float64)
         if self.contrast is not None:
             value[self.contrast.at] -= self.contrast.token.logprob
         return value
 
     def with_logprobs(self, model: ScoresTargets) -> "Case":
-        """The same case, with the log-probability of every output unit and of its contrast: one forward pass."""
-        asked = model.score(self.ids[None], self.positions, self.targets).logprob[0]
-        of = self.unit_of[self.unit_starts[len(self.input)] :] - len(self.input)
-        sums = np.bincount(of, asked[: len(of)])
+        """The same case with the log-probability of every output unit and of the contrast, from one forward pass."""
+        logprob = model.score(self.ids[None], self.positions, self.targets).logprob[0]
+        output_of = self.unit_of[self.unit_starts[len(self.input)] :] - len(self.input)  # [output tokens]
+        sums = np.bincount(output_of, logprob[: len(output_of)])
         output = tuple(replace(unit, logprob=float(p)) for unit, p in zip(self.output, sums, strict=True))
         contrast = self.contrast and ContrastToken(
-            self.contrast.at, replace(self.contrast.token, logprob=float(asked[-1]))
+            self.contrast.at, replace(self.contrast.token, logprob=float(logprob[-1]))
         )
         return replace(self, output=output, contrast=contrast)
 
-    # --- the same case, otherwise cut ---
+    # --- the same case with other units or targets ---
 
     def grouped(self, groups: Sequence[int | None]) -> "Case":
-        """The input cut otherwise: neighbours of one group become one unit, and None is never touched.
+        """Merge neighbouring input units of the same group into one unit; units of group None become protected.
 
-        `groups` has one entry for each input unit. Special tokens, which stand outside the text, stay alone.
+        `groups` has one entry for each input unit. Special tokens are outside the text and are never merged.
         """
         keys = [
             i - len(groups) if unit.end <= unit.start else group
@@ -187,7 +187,7 @@ class Case:
         return replace(self, input=tuple(units))
 
     def with_phrase(self, start: int, end: int) -> "Case":
-        """The output tokens that hold the characters `start` to `end` of the completion as one unit."""
+        """Merge the output tokens that overlap characters `start` to `end` of the completion into one unit."""
         inside = [unit.start < end and unit.end > start for unit in self.output]
         runs = groupby(
             zip((-1 if within else i for i, within in enumerate(inside)), self.output, strict=True),
@@ -197,7 +197,7 @@ class Case:
         return replace(self, output=output, phrase=inside.index(True))
 
     def contrasted_with(self, token: Token, index: int) -> "Case":
-        """The same case, in which output unit `index` is contrasted with `token`; what follows it is left out."""
+        """The same case up to output unit `index`, which is contrasted with `token`."""
         return replace(
             self,
             output=self.output[: index + 1],
@@ -206,7 +206,7 @@ class Case:
         )
 
     def for_target(self, t: int) -> "Case":
-        """The question about output unit `t` alone: what stands before it is its input."""
+        """The case of output unit `t` alone, with everything before it as input."""
         begin = self.output[t].start
         shift = len(self.prompt)
         moved = tuple(replace(unit, start=unit.start + shift, end=unit.end + shift) for unit in self.output[:t])

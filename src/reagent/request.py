@@ -13,7 +13,7 @@ import numpy as np
 
 from reagent.errors import InputError, UnknownNameError
 from reagent.methods.base import Method
-from reagent.methods.hierarchical import Divisible
+from reagent.methods.hierarchical import SupportsHierarchy
 from reagent.methods.registry import make_method, uses_replacer
 from reagent.models.base import Model
 from reagent.models.chat import Chat, check_messages
@@ -166,7 +166,7 @@ def check_units(
         raise InputError(f"units must go from coarse to fine, in the order of {', '.join(COARSE_TO_FINE)}")
     if "span" in names and prompt_spans is None:
         raise InputError("the unit 'span' needs prompt_spans: say which parts of the prompt they are")
-    if len(names) > 1 and not isinstance(method, Divisible):
+    if len(names) > 1 and not isinstance(method, SupportsHierarchy):
         raise InputError(f"method {describe_method(info)!r} cannot go from coarse to fine: give one unit")
     return names
 

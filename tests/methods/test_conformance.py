@@ -1,4 +1,4 @@
-"""What is true of every method, whatever it computes."""
+"""Properties that every method must have."""
 
 import json
 from typing import Any
@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import tiny
-from methods.planted import WORDS, both_needed
 from reagent import explain
 from reagent.case import Ids
 from reagent.errors import CapabilityError
@@ -16,9 +15,10 @@ from reagent.explanation import STOP_REASONS, Explanation
 from reagent.methods import METHODS, replaces
 from reagent.models.huggingface import HuggingFaceModel
 from reagent.schemas import read_schema
+from reagent.testing.planted import WORDS, all_of
 
-# Every preset once, with settings that end soon.
-PROBING: dict[str, dict[str, Any]] = {  # they need nothing but probabilities
+# Every preset once, with settings that take little time.
+PERTURBATION: dict[str, dict[str, Any]] = {  # methods that need only probabilities
     "fast": {"preset": "fast", "probes": 48},
     "fast-g": {"preset": "fast", "probes": 48, "response": "g"},
     "paper": {"preset": "paper", "max_steps": 20},
@@ -29,7 +29,7 @@ PROBING: dict[str, dict[str, Any]] = {  # they need nothing but probabilities
     "greedy": {"method": "greedy", "draws": 1},
     "random": {"method": "random"},
 }
-LOOKING_INSIDE: dict[str, dict[str, Any]] = {
+INTERNALS: dict[str, dict[str, Any]] = {
     "greedy-masking": {"method": "greedy", "preset": "masking"},
     "input_x_gradient": {"method": "input_x_gradient"},
     "integrated_gradients": {"method": "integrated_gradients", "steps": 8},
@@ -38,24 +38,24 @@ LOOKING_INSIDE: dict[str, dict[str, Any]] = {
     "attention_last": {"method": "attention_last"},
     "attention_rollout": {"method": "attention_rollout"},
 }
-SETTINGS = PROBING | LOOKING_INSIDE
-NO_CHANCE = {"occlusion-deletion", "greedy-masking", "input_x_gradient", "integrated_gradients"} | {
-    name for name in LOOKING_INSIDE if name.startswith("attention")
+SETTINGS = PERTURBATION | INTERNALS
+DETERMINISTIC = {"occlusion-deletion", "greedy-masking", "input_x_gradient", "integrated_gradients"} | {
+    name for name in INTERNALS if name.startswith("attention")
 }
-BLIND = {"random", "occlusion-deletion"}  # to a truth that is planted at a position: deleting shifts them
+BLIND = {"random", "occlusion-deletion"}  # to a truth planted at a position: deletion shifts positions
 PROMPT = "The river runs through the old town"
 
 
-def replacing(settings: dict[str, Any]) -> dict[str, Any]:
-    """Scripted models have no predictions worth replacing by: any word will do, where one is needed."""
+def with_replacer(settings: dict[str, Any]) -> dict[str, Any]:
+    """Scripted models propose no plausible words, so methods that need a replacer use `random`."""
     options = {key: value for key, value in settings.items() if key not in ("method", "preset")}
     needed = replaces(settings.get("method", "reagent"), settings.get("preset"), options)
     return settings | ({"replacer": "random"} if needed else {})
 
 
-@pytest.fixture(params=PROBING)
-def probing(request: pytest.FixtureRequest) -> dict[str, Any]:
-    return replacing(PROBING[request.param])
+@pytest.fixture(params=PERTURBATION)
+def perturbation(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return with_replacer(PERTURBATION[request.param])
 
 
 @pytest.fixture(params=SETTINGS)
@@ -68,7 +68,7 @@ def why(tiny_model: HuggingFaceModel, settings: dict[str, Any]) -> Explanation:
     return explain(tiny_model, PROMPT, max_new_tokens=3, **settings)
 
 
-def test_every_row_is_a_finite_distribution_over_what_stands_before(why: Explanation) -> None:
+def test_every_row_is_a_finite_distribution_over_the_preceding_units(why: Explanation) -> None:
     for t, row in enumerate(why.scores):
         assert len(row) == len(why.input) + t
         assert sum(row) == pytest.approx(1)
@@ -92,7 +92,7 @@ def test_the_same_seed_is_bit_equal_and_another_differs(tiny_model: HuggingFaceM
         return explain(tiny_model, PROMPT, max_new_tokens=2, seed=seed, **SETTINGS[name]).scores
 
     assert scores(1) == scores(1)
-    assert (scores(1) == scores(2)) == (name in NO_CHANCE)
+    assert (scores(1) == scores(2)) == (name in DETERMINISTIC)
 
 
 def test_another_chunk_size_gives_the_same_scores(tiny_model: HuggingFaceModel, settings: dict[str, Any]) -> None:
@@ -114,14 +114,14 @@ def test_protected_tokens_are_never_replaced_and_score_zero(settings: dict[str, 
     assert all((batch[:, 0] == why.input[0].ids[0]).all() for batch in seen)
 
 
-def test_one_position_scores_one(probing: dict[str, Any]) -> None:
-    why = explain(both_needed({0: 1}), "w1", target=" w0", **probing)
+def test_one_position_scores_one(perturbation: dict[str, Any]) -> None:
+    why = explain(all_of({0: 1}), "w1", target=" w0", **perturbation)
     assert why.scores == ((1.0,),)
 
 
-def test_a_certain_model_never_gives_nan(probing: dict[str, Any]) -> None:
-    # The answer hangs wholly on one word: the drop in probability is 1, where the published logit is infinite.
-    why = explain(both_needed({1: 7}, strength=1e4), "w1 w7 w3", target=" w0", **probing)
+def test_a_certain_model_never_gives_nan(perturbation: dict[str, Any]) -> None:
+    # The prediction depends on one word only: the drop in probability is 1, where the published logit is infinite.
+    why = explain(all_of({1: 7}, strength=1e4), "w1 w7 w3", target=" w0", **perturbation)
     assert np.isfinite(why.scores[0]).all()
 
 
@@ -132,18 +132,18 @@ def test_every_family_of_models_can_be_explained(family: str, settings: dict[str
     assert [sum(row) for row in why.scores] == pytest.approx([1, 1])
 
 
-def test_a_model_that_ignores_its_prompt_breaks_nothing(probing: dict[str, Any]) -> None:
+def test_a_model_that_ignores_its_prompt_gives_a_distribution(perturbation: dict[str, Any]) -> None:
     from reagent.testing.scripted import ScriptedModel
 
-    deaf = ScriptedModel(WORDS, lambda context: np.tile(np.arange(20.0), (len(context), 1)))
-    why = explain(deaf, "w1 w2 w3", target=" w19", **probing)
+    constant = ScriptedModel(WORDS, lambda context: np.tile(np.arange(20.0), (len(context), 1)))
+    why = explain(constant, "w1 w2 w3", target=" w19", **perturbation)
     assert sum(why.scores[0]) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("name", sorted(set(PROBING) - BLIND))
+@pytest.mark.parametrize("name", sorted(set(PERTURBATION) - BLIND))
 def test_a_planted_cause_is_found(name: str) -> None:
-    settings = replacing(PROBING[name] | ({"max_steps": 300, "top_k": 1} if name == "paper" else {}))
-    why = explain(both_needed({2: 5}), "w1 w2 w5 w4 w6 w7", target=" w0", **settings)
+    settings = with_replacer(PERTURBATION[name] | ({"max_steps": 300, "top_k": 1} if name == "paper" else {}))
+    why = explain(all_of({2: 5}), "w1 w2 w5 w4 w6 w7", target=" w0", **settings)
     assert why.top(1)[0].position == 2
 
 
@@ -154,18 +154,18 @@ def test_units_are_scored_whole(tiny_model: HuggingFaceModel, settings: dict[str
     assert [sum(row) for row in why.scores] == pytest.approx([1, 1])
 
 
-def test_phrases_and_contrasts_can_be_asked(tiny_model: HuggingFaceModel, settings: dict[str, Any]) -> None:
+def test_phrases_and_contrasts_can_be_explained(tiny_model: HuggingFaceModel, settings: dict[str, Any]) -> None:
     phrase = explain(tiny_model, PROMPT, target=" and the old", target_span="the old", **settings)
     assert sum(phrase.scores[phrase.focus]) == pytest.approx(1)
     contrast = explain(tiny_model, PROMPT, target=" and", contrast=" the", **settings)
     assert sum(contrast.scores[contrast.focus]) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("name", LOOKING_INSIDE)
-def test_what_a_black_box_cannot_give_is_said_before_any_work(name: str) -> None:
-    model = both_needed({0: 1})
-    with pytest.raises(CapabilityError, match=f"{LOOKING_INSIDE[name]['method']}.* needs a model that .*'scripted'"):
-        explain(model, "w1 w2", target=" w0", **replacing(LOOKING_INSIDE[name]))
+@pytest.mark.parametrize("name", INTERNALS)
+def test_a_missing_capability_is_an_error_before_any_work(name: str) -> None:
+    model = all_of({0: 1})
+    with pytest.raises(CapabilityError, match=f"{INTERNALS[name]['method']}.* needs a model that .*'scripted'"):
+        explain(model, "w1 w2", target=" w0", **with_replacer(INTERNALS[name]))
     assert model.meter.forward_passes == 0
 
 
@@ -174,12 +174,12 @@ def test_every_method_and_preset_is_in_this_suite() -> None:
     assert {method for method, _ in named} == set(METHODS)
 
 
-def test_with_a_stride_the_rows_asked_for_are_the_same_and_the_others_say_nothing(
+def test_with_a_stride_explained_rows_are_the_same_and_the_others_are_uniform(
     tiny_model: HuggingFaceModel, settings: dict[str, Any], why: Explanation
 ) -> None:
     some = explain(tiny_model, PROMPT, max_new_tokens=3, stride=2, **settings)
     for t in (0, 2):
-        if some.method["preset"] == "fast":  # gives its later turns to what was asked about
+        if some.method["preset"] == "fast":  # its adaptive probes depend on the explained rows
             gap, error = (np.array(some.effects[t]) - why.effects[t]), np.hypot(some.stderr[t], why.stderr[t])
             assert (abs(gap) <= 3 * error + 1e-5).all()
         else:

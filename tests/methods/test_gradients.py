@@ -14,8 +14,9 @@ import tiny
 from reagent.case import Case, Floats
 from reagent.errors import CapabilityError, InputError
 from reagent.explanation import Token
-from reagent.methods import slopes
+from reagent.methods import captum_adapter
 from reagent.methods.base import Attribution, Method, Progress
+from reagent.methods.captum_adapter import EmbeddedCase
 from reagent.methods.gradients import GradientShap, InputXGradient, IntegratedGradients
 from reagent.models.base import Singles
 from reagent.models.huggingface import HuggingFaceModel
@@ -58,13 +59,13 @@ def run(method: Method, model: Any, case: Case, seed: int = 0) -> Attribution:
 
 
 def effects(method: Method, model: Any, case: Case, seed: int = 0) -> list[Floats]:
-    found = run(method, model, case, seed).effects
-    assert found is not None
-    return found
+    result = run(method, model, case, seed).effects
+    assert result is not None
+    return result
 
 
 def plain(model: HuggingFaceModel, case: Case) -> tuple[torch.Tensor, Any]:
-    """Embeddings [1, length, width] and the log-probabilities of the output tokens, with nothing of ours in it."""
+    """Embeddings [1, length, width] and the log-probabilities of the output tokens, computed without `reagent`."""
     begin, ids = int(case.unit_starts[len(case.input)]), torch.tensor(case.ids)
     with torch.no_grad():
         text = model.network.get_input_embeddings()(ids[None, :-1])
@@ -77,39 +78,39 @@ def plain(model: HuggingFaceModel, case: Case) -> tuple[torch.Tensor, Any]:
 
 
 def baseline(text: torch.Tensor, case: Case, kept: int = -1) -> torch.Tensor:
-    """Zero embeddings, but for protected tokens and those of unit `kept`."""
+    """Zero embeddings, except for protected tokens and those of unit `kept`."""
     units = case.unit_of[: text.shape[1]]
-    stays = torch.tensor(case.protected[units] | (units == kept))
-    return torch.where(stays[None, :, None], text, 0.0)
+    fixed = torch.tensor(case.protected[units] | (units == kept))
+    return torch.where(fixed[None, :, None], text, 0.0)
 
 
-# --- the numbers are captum's, and those of autograd ---
+# --- the numbers equal captum's and autograd's ---
 
 
-def test_input_x_gradient_is_what_autograd_and_captum_say(model: HuggingFaceModel) -> None:
+def test_input_x_gradient_equals_autograd_and_captum(model: HuggingFaceModel) -> None:
     case = case_of(model)
     text, forward = plain(model, case)
-    found = effects(InputXGradient(), model, case)
+    result = effects(InputXGradient(), model, case)
     for t in range(3):
         points = text.clone().requires_grad_()
         (slope,) = torch.autograd.grad(forward(points)[0, t], points)
-        by_hand = (slope * text).sum(-1)[0].numpy()
+        by_autograd = (slope * text).sum(-1)[0].numpy()
         by_captum = captum.attr.InputXGradient(forward).attribute(text.clone().requires_grad_(), target=t)
-        for expected in (by_hand, by_captum.sum(-1)[0].detach().numpy()):
-            row = np.where(case.protected[: len(found[t])], 0, expected[: len(found[t])])
-            np.testing.assert_allclose(found[t], row, atol=1e-5)
+        for expected in (by_autograd, by_captum.sum(-1)[0].detach().numpy()):
+            row = np.where(case.protected[: len(result[t])], 0, expected[: len(result[t])])
+            np.testing.assert_allclose(result[t], row, atol=1e-5)
 
 
-def test_integrated_gradients_in_one_piece_are_captums(model: HuggingFaceModel) -> None:
+def test_integrated_gradients_on_one_segment_equal_captum(model: HuggingFaceModel) -> None:
     case = case_of(model)
     text, forward = plain(model, case)
-    found = effects(IntegratedGradients(steps=20), model, case)
+    result = effects(IntegratedGradients(steps=20), model, case)
     for t in range(3):
         attributed = captum.attr.IntegratedGradients(forward).attribute(
             text, baseline(text, case), target=t, n_steps=20, method="gausslegendre"
         )
-        expected = attributed.sum(-1)[0].detach().numpy()[: len(found[t])]
-        np.testing.assert_allclose(found[t], expected, atol=2e-4, rtol=1e-3)
+        expected = attributed.sum(-1)[0].detach().numpy()[: len(result[t])]
+        np.testing.assert_allclose(result[t], expected, atol=2e-4, rtol=1e-3)
 
 
 def test_gradient_shap_draws_as_captum_does(gpt2: HuggingFaceModel) -> None:
@@ -121,8 +122,8 @@ def test_gradient_shap_draws_as_captum_does(gpt2: HuggingFaceModel) -> None:
     expected = captum.attr.GradientShap(forward).attribute(
         text, torch.zeros_like(text), n_samples=4, stdevs=0.1 * float(text.std(correction=0)), target=0
     )
-    found = effects(GradientShap(n_samples=4, stdevs=0.1), gpt2, case, seed=5)
-    np.testing.assert_allclose(found[0], expected.sum(-1)[0].detach().numpy(), atol=1e-5)
+    result = effects(GradientShap(n_samples=4, stdevs=0.1), gpt2, case, seed=5)
+    np.testing.assert_allclose(result[0], expected.sum(-1)[0].detach().numpy(), atol=1e-5)
 
 
 # --- effects add up ---
@@ -136,44 +137,44 @@ def test_integrated_gradients_add_up_within_one_percent(family: str) -> None:
     text, forward = plain(model, case)
     with torch.no_grad():
         change = (forward(text) - forward(baseline(text, case)))[0].numpy()
-    found = run(IntegratedGradients(max_steps=steps), model, case)
-    assert found.effects is not None
-    for t, row in enumerate(found.effects):
+    result = run(IntegratedGradients(max_steps=steps), model, case)
+    assert result.effects is not None
+    for t, row in enumerate(result.effects):
         assert row.sum() == pytest.approx(change[t], abs=0.01 * max(abs(float(change[t])), 0.1) + 1e-4)
-    assert found.stopped == ["settled"] * 3
-    assert max(found.steps) <= steps
+    assert result.stopped == ["settled"] * 3
+    assert max(result.steps) <= steps
 
 
 def test_steps_go_where_the_path_needs_them() -> None:
-    # Rotary positions: much happens close to zero, where evenly spread steps never come.
+    # Rotary positions: the value changes close to zero, where evenly spaced steps are missing.
     model = model_of("gptj")
-    text = slopes.Text.of(model, case_of(model), "integrated_gradients", None)
+    text = EmbeddedCase.of(model, case_of(model), "integrated_gradients", None)
     settled = IntegratedGradients().integrate(text)
     assert settled.gap.max() < 0.01
     assert IntegratedGradients(steps=max(settled.steps)).integrate(text).gap.min() > 0.1
     assert IntegratedGradients(steps=50, method="riemann_trapezoid").integrate(text).gap.max() > 0.1
 
 
-def test_a_path_that_could_not_be_followed_to_its_end_is_marked() -> None:
+def test_a_path_that_was_not_integrated_to_its_end_is_marked() -> None:
     model = model_of("qwen")
-    found = run(IntegratedGradients(max_steps=64), model, case_of(model))
-    assert found.stopped == ["incomplete"] * 3
-    assert found.steps == [64] * 3
+    result = run(IntegratedGradients(max_steps=64), model, case_of(model))
+    assert result.stopped == ["incomplete"] * 3
+    assert result.steps == [64] * 3
 
 
-def test_the_part_of_a_path_that_was_followed_adds_up() -> None:
+def test_the_integrated_part_of_a_path_adds_up() -> None:
     model = model_of("qwen")
     case = case_of(model)
     plain_text, forward = plain(model, case)
-    text = slopes.Text.of(model, case, "integrated_gradients", None)
+    text = EmbeddedCase.of(model, case, "integrated_gradients", None)
     reached = set()
     for steps in (64, 96, 128):
-        found = IntegratedGradients(max_steps=steps).integrate(text)
+        result = IntegratedGradients(max_steps=steps).integrate(text)
         with torch.no_grad():
-            change = (forward(plain_text) - forward(plain_text * found.reached[0]))[0].numpy()
-        np.testing.assert_allclose(found.rows.sum(-1), change, rtol=0.02, atol=0.02)
-        reached.add(found.reached[0])
-    assert len(reached) == 3  # further and further towards zero
+            change = (forward(plain_text) - forward(plain_text * result.reached[0]))[0].numpy()
+        np.testing.assert_allclose(result.rows.sum(-1), change, rtol=0.02, atol=0.02)
+        reached.add(result.reached[0])
+    assert len(reached) == 3  # more steps reach closer to zero
     assert 0 < min(reached) < max(reached) < 1
 
 
@@ -186,16 +187,16 @@ def test_gradient_shap_comes_close_to_the_integral_within_its_error(gpt2: Huggin
     exact = effects(IntegratedGradients(), gpt2, case)[0]
     z = []
     for seed in range(24):
-        found = run(GradientShap(n_samples=40), gpt2, case, seed)
-        assert found.effects is not None
-        assert found.stderr is not None
-        z.append((found.effects[0] - exact) / found.stderr[0])
-    # The effects of one run lean on the same points: it is the seeds that are independent.
+        result = run(GradientShap(n_samples=40), gpt2, case, seed)
+        assert result.effects is not None
+        assert result.stderr is not None
+        z.append((result.effects[0] - exact) / result.stderr[0])
+    # The effects of one run share their points; only the seeds are independent.
     assert 0.7 < np.sqrt(np.mean(np.square(z))) < 1.4
     assert np.abs(np.mean(z, axis=0)).max() < 0.6
 
 
-def test_one_block_has_no_error(gpt2: HuggingFaceModel) -> None:
+def test_one_draw_has_no_standard_error(gpt2: HuggingFaceModel) -> None:
     assert run(GradientShap(n_samples=4), gpt2, case_of(gpt2)).stderr is None
 
 
@@ -204,14 +205,13 @@ def test_one_block_has_no_error(gpt2: HuggingFaceModel) -> None:
 
 def test_a_contrast_is_the_difference_of_its_two_targets(model: HuggingFaceModel) -> None:
     case = case_of(model)
-    contrast = next(i for i in model.ordinary_ids.tolist() if i != case.output[2].ids[0])
-    token = Token((contrast,), "", 0, 0)
-    contrast = case.contrasted_with(token, 2).with_logprobs(model)
-    other = replace(case, output=(*case.output[:2], replace(case.output[2], ids=(contrast,)))).with_logprobs(model)
+    other_id = next(i for i in model.ordinary_ids.tolist() if i != case.output[2].ids[0])
+    contrast = case.contrasted_with(Token((other_id,), "", 0, 0), 2).with_logprobs(model)
+    other = replace(case, output=(*case.output[:2], replace(case.output[2], ids=(other_id,)))).with_logprobs(model)
     for method, atol in ((InputXGradient(), 1e-5), (IntegratedGradients(steps=16), 1e-4)):
-        found, said, unsaid = (effects(method, model, one) for one in (contrast, case, other))
-        np.testing.assert_allclose(found[2], said[2] - unsaid[2], atol=atol, rtol=1e-3)
-        np.testing.assert_allclose(found[1], said[1], atol=atol, rtol=1e-3)
+        result, target, alternative = (effects(method, model, one) for one in (contrast, case, other))
+        np.testing.assert_allclose(result[2], target[2] - alternative[2], atol=atol, rtol=1e-3)
+        np.testing.assert_allclose(result[1], target[1], atol=atol, rtol=1e-3)
 
 
 def phrase_of(case: Case) -> tuple[Case, int, int]:
@@ -231,16 +231,16 @@ def test_the_gradient_of_a_phrase_is_the_sum_over_its_tokens(model: HuggingFaceM
     np.testing.assert_allclose(whole[0], single[0], atol=1e-5)
 
 
-def test_a_phrase_is_explained_by_what_stands_before_it(gpt2: HuggingFaceModel) -> None:
-    # Its own tokens are there on the whole path, so that the effects of the others add up.
+def test_a_phrase_is_explained_by_the_units_before_it(gpt2: HuggingFaceModel) -> None:
+    # Its own tokens are fixed on the whole path, so that the effects of the others add up.
     case = case_of(gpt2, target=" and the old town")
     phrase, start, stop = phrase_of(case)
     text, forward = plain(gpt2, case)
     with torch.no_grad():
         change = (forward(text) - forward(baseline(text, phrase, kept=len(case.input) + 1)))[0]
-    found = effects(IntegratedGradients(), gpt2, phrase.with_logprobs(gpt2))
-    assert found[1].sum() == pytest.approx(float(change[start:stop].sum()), rel=0.01)
-    np.testing.assert_allclose(found[0], effects(IntegratedGradients(), gpt2, case)[0], atol=1e-4)
+    result = effects(IntegratedGradients(), gpt2, phrase.with_logprobs(gpt2))
+    assert result[1].sum() == pytest.approx(float(change[start:stop].sum()), rel=0.01)
+    np.testing.assert_allclose(result[0], effects(IntegratedGradients(), gpt2, case)[0], atol=1e-4)
 
 
 def test_a_unit_has_the_sum_of_its_tokens(gpt2: HuggingFaceModel, method: Method) -> None:
@@ -261,24 +261,24 @@ def test_protected_tokens_score_zero_and_keep_their_embeddings(family: str, meth
     seen: list[Singles] = []
     original = model.gradients
     model.gradients = lambda case, points, *rest: (seen.append(points), original(case, points, *rest))[1]  # type: ignore[method-assign]
-    found = run(method, model, case)
-    assert found.effects is not None
-    assert [row[0] for row in found.scores] == [0] * 3
-    assert [row[0] for row in found.effects] == [0] * 3
+    result = run(method, model, case)
+    assert result.effects is not None
+    assert [row[0] for row in result.scores] == [0] * 3
+    assert [row[0] for row in result.effects] == [0] * 3
     start = model.embed(case.ids[:1])
     assert start is not None
     assert all((points[:, :1] == start).all() for points in seen)
 
 
-def test_units_that_must_stay_are_never_touched(gpt2: HuggingFaceModel) -> None:
+def test_units_without_a_group_are_fixed(gpt2: HuggingFaceModel) -> None:
     case = case_of(gpt2)
     marked = case.grouped([None if i in (1, 2) else i for i in range(len(case.input))])
-    found = effects(IntegratedGradients(), gpt2, marked)
+    result = effects(IntegratedGradients(), gpt2, marked)
     text, forward = plain(gpt2, case)
     with torch.no_grad():
         change = (forward(text) - forward(baseline(text, marked)))[0]
-    assert found[0][1] == 0
-    assert found[0].sum() == pytest.approx(float(change[0]), rel=0.01)
+    assert result[0][1] == 0
+    assert result[0].sum() == pytest.approx(float(change[0]), rel=0.01)
 
 
 # --- scores ---
@@ -289,26 +289,26 @@ def test_scores_are_a_distribution_by_the_map_that_is_recorded(gpt2: HuggingFace
     case = case_of(gpt2)
     for kind in (InputXGradient, IntegratedGradients, GradientShap):
         method: Any = kind(scores=how)
-        found = run(method, gpt2, case)
-        assert found.effects is not None
+        result = run(method, gpt2, case)
+        assert result.effects is not None
         assert how in method.info["scores"]
-        for scores, row in zip(found.scores, found.effects, strict=True):
+        for scores, row in zip(result.scores, result.effects, strict=True):
             assert len(scores) == len(row)
             weights = {"positive": np.maximum(row, 0), "absolute": np.abs(row), "softmax": np.exp(row)}[how]
             np.testing.assert_allclose(scores, weights / weights.sum(), atol=1e-12)
 
 
-def test_rows_have_what_stands_before_their_target(model: HuggingFaceModel, method: Method) -> None:
+def test_rows_have_the_units_before_their_target(model: HuggingFaceModel, method: Method) -> None:
     case = case_of(model)
-    found = run(method, model, case)
-    assert found.effects is not None
-    for rows in (found.scores, found.effects, found.stderr or found.effects):
+    result = run(method, model, case)
+    assert result.effects is not None
+    for rows in (result.scores, result.effects, result.stderr or result.effects):
         assert [len(row) for row in rows] == [len(case.input) + t for t in range(3)]
         assert all(np.isfinite(row).all() for row in rows)
-    np.testing.assert_allclose([row.sum() for row in found.scores], 1)
+    np.testing.assert_allclose([row.sum() for row in result.scores], 1)
 
 
-# --- what it costs and what it leaves alone ---
+# --- cost and side effects ---
 
 
 def test_one_forward_pass_serves_all_targets(gpt2: HuggingFaceModel) -> None:
@@ -317,27 +317,27 @@ def test_one_forward_pass_serves_all_targets(gpt2: HuggingFaceModel) -> None:
         case = case_of(gpt2, tokens=tokens)
         for name, method in METHODS.items():
             before = gpt2.meter.forward_passes
-            found = run(method, gpt2, case)
+            result = run(method, gpt2, case)
             passes[name, tokens] = gpt2.meter.forward_passes - before
-            assert found.probes == passes[name, tokens]
+            assert result.probes == passes[name, tokens]
     assert passes["input_x_gradient", 1] == passes["input_x_gradient", 5] == 2  # one of them is a check
     assert passes["integrated_gradients", 1] == passes["integrated_gradients", 5] == 16 + 3
     assert passes["gradient_shap", 1] == passes["gradient_shap", 5] == 8 + 1
 
 
-def test_less_room_gives_the_same_effects(
+def test_less_memory_gives_the_same_effects(
     gpt2: HuggingFaceModel, method: Method, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = case_of(gpt2)
-    roomy = effects(method, gpt2, case)
-    monkeypatch.setattr(slopes, "ROOM", 1)
+    reference = effects(method, gpt2, case)
+    monkeypatch.setattr(captum_adapter, "MAX_GRADIENT_NUMBERS", 1)
     small = HuggingFaceModel(gpt2.network, gpt2.tokenizer, tokens_at_once=1, logits_at_once=1)
     for other in (effects(replace(method, batch=1), gpt2, case), effects(method, small, case)):  # type: ignore[type-var]
-        for row, same in zip(other, roomy, strict=True):
+        for row, same in zip(other, reference, strict=True):
             np.testing.assert_allclose(row, same, atol=1e-4)
 
 
-def test_the_seed_decides_what_is_drawn_and_global_generators_stay(gpt2: HuggingFaceModel) -> None:
+def test_the_seed_decides_the_draws_and_global_generators_are_restored(gpt2: HuggingFaceModel) -> None:
     case, method = case_of(gpt2), GradientShap(n_samples=6, stdevs=0.1)
     np.random.seed(1)
     torch.manual_seed(1)
@@ -349,7 +349,7 @@ def test_the_seed_decides_what_is_drawn_and_global_generators_stay(gpt2: Hugging
     assert torch.equal(torch.get_rng_state(), torch_state)
 
 
-def test_nothing_is_said_on_the_way(gpt2: HuggingFaceModel, method: Method, capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_printed(gpt2: HuggingFaceModel, method: Method, capfd: pytest.CaptureFixture[str]) -> None:
     case = case_of(gpt2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -357,12 +357,12 @@ def test_nothing_is_said_on_the_way(gpt2: HuggingFaceModel, method: Method, capf
     assert capfd.readouterr() == ("", "")
 
 
-def test_progress_ends_where_it_said_it_would(gpt2: HuggingFaceModel, method: Method) -> None:
+def test_progress_ends_at_its_total(gpt2: HuggingFaceModel, method: Method) -> None:
     case = case_of(gpt2)
-    told: list[Progress] = []
-    method.attribute(gpt2, case, no_proposals(case), np.random.default_rng(0), told.append)
-    assert told[-1].done == told[-1].total
-    assert [now.done for now in told] == sorted(now.done for now in told)
+    progress: list[Progress] = []
+    method.attribute(gpt2, case, no_proposals(case), np.random.default_rng(0), progress.append)
+    assert progress[-1].done == progress[-1].total
+    assert [p.done for p in progress] == sorted(p.done for p in progress)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -373,7 +373,7 @@ def test_half_precision_gives_numbers(family: str, dtype: torch.dtype, method: M
     assert all(np.isfinite(row).all() for row in effects(method, half, case))
 
 
-# --- what cannot be done ---
+# --- missing capabilities and errors ---
 
 
 def test_a_model_without_gradients_is_named_before_any_work(method: Method) -> None:
@@ -386,7 +386,7 @@ def test_a_model_without_gradients_is_named_before_any_work(method: Method) -> N
 
 
 def test_a_network_that_needs_its_tokens_is_not_explained_wrongly(gpt2: HuggingFaceModel, method: Method) -> None:
-    # As networks that look up more for a token than its embedding: without tokens they answer something else.
+    # Some networks use more of a token than its embedding: their values from embeddings are different.
     case = case_of(gpt2)
     wrong = replace(case, output=tuple(replace(unit, logprob=unit.logprob + 1.5) for unit in case.output))  # type: ignore[operator]
     with pytest.raises(CapabilityError, match="gives gradients"):
@@ -396,7 +396,7 @@ def test_a_network_that_needs_its_tokens_is_not_explained_wrongly(gpt2: HuggingF
         run(method, gpt2, case)
 
 
-def test_a_gradient_that_overflows_is_told(gpt2: HuggingFaceModel, method: Method) -> None:
+def test_a_gradient_that_overflows_is_an_error(gpt2: HuggingFaceModel, method: Method) -> None:
     case = case_of(gpt2)
 
     def too_large(_: Case, points: Singles, targets: Any, __: Any) -> Singles:

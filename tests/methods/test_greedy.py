@@ -1,11 +1,10 @@
-"""Greedy rationales: the planted sets, their order, and how far from the smallest."""
+"""Greedy rationales: the planted sets, their order, and the distance to the smallest."""
 
 import numpy as np
 import pytest
 
 import tiny
-from methods.planted import WORDS, both_needed
-from methods.running import question
+from methods.problem import make_problem
 from reagent.case import Floats, Ids, Mask, TargetScores
 from reagent.errors import CapabilityError, InputError
 from reagent.methods.base import Progress
@@ -13,26 +12,27 @@ from reagent.methods.greedy import Greedy, rationale_ratio
 from reagent.models.huggingface import HuggingFaceModel
 from reagent.models.masking import masking
 from reagent.replacers.base import no_proposals
+from reagent.testing.planted import WORDS, all_of
 from reagent.testing.scripted import ScriptedModel
 
 PROMPT = "w1 w2 w3 w4 w5 w6"
 TEXT = "The river runs through the old town"
-HIDDEN = 18  # a word that causes nothing
+NEUTRAL = 18  # a word without effect
 
 
-class Blindfolded(ScriptedModel):
-    """Can look away: a masked word is as good as one that causes nothing."""
+class MaskableModel(ScriptedModel):
+    """A scripted model with masks: a masked word is scored as a word without effect."""
 
     def score_masked(self, sequences: Ids, keep: Mask, positions: Ids, targets: Ids) -> TargetScores:
-        return self.score(np.where(keep, sequences, HIDDEN), positions, targets)
+        return self.score(np.where(keep, sequences, NEUTRAL), positions, targets)
 
 
-def blindfolded(model: ScriptedModel) -> Blindfolded:
-    return Blindfolded(model.vocabulary, model.logits)
+def maskable(model: ScriptedModel) -> MaskableModel:
+    return MaskableModel(model.vocabulary, model.logits)
 
 
 def misleading() -> ScriptedModel:
-    """Says "w0" with w1 and either w2 or w6 in place, which alone do nothing, or with w3, w4, w5: each helps a bit."""
+    """Predicts "w0" from w1 with w2 or w6, none of which helps alone, or from w3, w4 and w5, each of which helps."""
 
     def logits(context: Ids) -> Floats:
         table = np.zeros((len(context), len(WORDS)))
@@ -48,66 +48,66 @@ def misleading() -> ScriptedModel:
 @pytest.mark.parametrize("exhaustive", [False, True])
 @pytest.mark.parametrize("by", ["replacement", "masking"])
 def test_the_planted_set_is_the_rationale(by: str, exhaustive: bool) -> None:
-    model = blindfolded(both_needed({1: 2, 3: 4}))
-    found = question(model, PROMPT, " w0").answer(Greedy(by=by, exhaustive=exhaustive))
-    held = [5] if by == "masking" else []  # the last unit: the prediction is read off it
-    assert np.flatnonzero(found.scores[0]).tolist() == [1, 3, *held]
+    model = maskable(all_of({1: 2, 3: 4}))
+    result = make_problem(model, PROMPT, " w0").run(Greedy(by=by, exhaustive=exhaustive))
+    always_kept = [5] if by == "masking" else []  # the last unit, at which the prediction is read
+    assert np.flatnonzero(result.scores[0]).tolist() == [1, 3, *always_kept]
     np.testing.assert_allclose(
-        sorted(found.scores[0], reverse=True)[:2], np.array([1, 1 / 2]) / (11 / 6 if held else 1.5)
+        sorted(result.scores[0], reverse=True)[:2], np.array([1, 1 / 2]) / (11 / 6 if always_kept else 1.5)
     )
-    assert found.steps == [2 + len(held)]
-    assert found.stopped == ["condition"]
-    assert found.effect_unit == "nats"
-    assert (found.effects[0][[1, 3]] > 0.5).all()
-    assert (found.effects[0][[0, 2, 4, 5]] == 0).all()
+    assert result.steps == [2 + len(always_kept)]
+    assert result.stopped == ["condition"]
+    assert result.effect_unit == "nats"
+    assert (result.effects[0][[1, 3]] > 0.5).all()
+    assert (result.effects[0][[0, 2, 4, 5]] == 0).all()
 
 
 def test_effects_add_up_to_what_the_rationale_regains() -> None:
-    asked = question(both_needed({1: 2, 3: 4}), PROMPT, " w0")
-    found = asked.answer(Greedy())
-    whole = asked.case.values[0]
+    problem = make_problem(all_of({1: 2, 3: 4}), PROMPT, " w0")
+    result = problem.run(Greedy())
+    whole = problem.case.values[0]
     one, two = (np.log(np.exp(3.0 * k) / (np.exp(3.0 * k) + np.exp(4.5) + 18)) for k in (0, 2))
-    assert found.effects[0].sum() == pytest.approx(two - one)
+    assert result.effects[0].sum() == pytest.approx(two - one)
     assert two == pytest.approx(whole)
 
 
 def test_the_most_helpful_unit_comes_first() -> None:
-    found = question(misleading(), PROMPT, " w0").answer(Greedy())
-    assert np.argsort(-found.scores[0], kind="stable")[:3].tolist() == [2, 3, 4]
-    np.testing.assert_allclose(found.scores[0], np.array([0, 0, 6, 3, 2, 0]) / 11)
-    np.testing.assert_allclose(found.scores[0][[2, 3, 4]], np.array([1, 1 / 2, 1 / 3]) / (11 / 6))
+    result = make_problem(misleading(), PROMPT, " w0").run(Greedy())
+    assert np.argsort(-result.scores[0], kind="stable")[:3].tolist() == [2, 3, 4]
+    np.testing.assert_allclose(result.scores[0], np.array([0, 0, 6, 3, 2, 0]) / 11)
+    np.testing.assert_allclose(result.scores[0][[2, 3, 4]], np.array([1, 1 / 2, 1 / 3]) / (11 / 6))
 
 
-def test_greedy_can_be_longer_than_need_be_and_the_ratio_tells() -> None:
-    asked = question(misleading(), PROMPT, " w0")
-    greedy, smallest = (asked.answer(Greedy(exhaustive=e)) for e in (False, True))
+def test_the_ratio_shows_that_greedy_is_longer_than_the_smallest() -> None:
+    problem = make_problem(misleading(), PROMPT, " w0")
+    greedy, smallest = (problem.run(Greedy(exhaustive=e)) for e in (False, True))
     assert (greedy.steps, smallest.steps) == ([3], [2])
     assert np.flatnonzero(smallest.scores[0]).tolist() == [0, 5]  # the better one of two pairs that suffice
     assert smallest.effects[0].sum() > 3
     assert rationale_ratio(greedy.steps, smallest.steps) == 1.5
-    good = question(both_needed({1: 2, 3: 4}), PROMPT, " w0")
-    a, b = (good.answer(Greedy(exhaustive=e)) for e in (False, True))
+    good = make_problem(all_of({1: 2, 3: 4}), PROMPT, " w0")
+    a, b = (good.run(Greedy(exhaustive=e)) for e in (False, True))
     assert rationale_ratio(a.steps, b.steps) == 1
     np.testing.assert_array_equal(a.scores[0], b.scores[0])
 
 
-def test_exhaustive_is_never_longer_and_never_asks_twice(tiny_model: HuggingFaceModel) -> None:
-    asked = question(tiny_model, "The river runs", max_new_tokens=3)
+def test_exhaustive_is_never_longer_and_scores_no_set_twice(tiny_model: HuggingFaceModel) -> None:
+    problem = make_problem(tiny_model, "The river runs", max_new_tokens=3)
     for by in ("replacement", "masking"):
-        greedy, smallest = (asked.answer(Greedy(by=by, exhaustive=e)) for e in (False, True))
+        greedy, smallest = (problem.run(Greedy(by=by, exhaustive=e)) for e in (False, True))
         assert all(a >= b for a, b in zip(greedy.steps, smallest.steps, strict=True))
         assert rationale_ratio(greedy.steps, smallest.steps) >= 1
-        sets = sum(2 ** (len(asked.case.input) + t) for t in range(3))
+        sets = sum(2 ** (len(problem.case.input) + t) for t in range(3))
         assert smallest.probes <= sets * (3 if by == "replacement" else 1)
 
 
 def test_too_many_sets_are_an_error_with_their_number() -> None:
     words = " ".join(f"w{i + 1}" for i in range(12))
-    asked = question(both_needed({i: i + 1 for i in range(6)}), words, " w0")
-    assert asked.answer(Greedy()).steps == [6]
-    with pytest.raises(InputError, match=r"any of 1585 sets of less than 6 of its 12 units.*max_subsets = 1000"):
-        asked.answer(Greedy(exhaustive=True, max_subsets=1000))
-    assert asked.answer(Greedy(exhaustive=True, max_subsets=1585)).steps == [6]
+    problem = make_problem(all_of({i: i + 1 for i in range(6)}), words, " w0")
+    assert problem.run(Greedy()).steps == [6]
+    with pytest.raises(InputError, match=r"any of 1585 sets of fewer than 6 of its 12 units.*max_subsets = 1000"):
+        problem.run(Greedy(exhaustive=True, max_subsets=1000))
+    assert problem.run(Greedy(exhaustive=True, max_subsets=1585)).steps == [6]
 
 
 def test_a_target_that_is_not_predicted_keeps_its_rank_and_is_flagged() -> None:
@@ -118,28 +118,28 @@ def test_a_target_that_is_not_predicted_keeps_its_rank_and_is_flagged() -> None:
         table[:, 19] = 9
         return table
 
-    asked = question(ScriptedModel(WORDS, logits), PROMPT, " w0")
-    found = asked.answer(Greedy())
-    assert found.stopped == ["relaxed"]
-    assert found.steps == [1]
-    assert found.scores[0].tolist() == [0, 0, 1, 0, 0, 0]
-    assert asked.answer(Greedy(top_k=3)).stopped == ["condition"]
+    problem = make_problem(ScriptedModel(WORDS, logits), PROMPT, " w0")
+    result = problem.run(Greedy())
+    assert result.stopped == ["relaxed"]
+    assert result.steps == [1]
+    assert result.scores[0].tolist() == [0, 0, 1, 0, 0, 0]
+    assert problem.run(Greedy(top_k=3)).stopped == ["condition"]
 
 
 def test_a_target_that_needs_nothing_is_flagged_and_uniform() -> None:
-    deaf = ScriptedModel(WORDS, lambda context: np.tile(np.arange(20.0), (len(context), 1)))
-    found = question(deaf, PROMPT, " w19").answer(Greedy())
-    assert (found.steps, found.stopped) == ([0], ["empty"])
-    np.testing.assert_allclose(found.scores[0], 1 / 6)
-    masked = question(blindfolded(deaf), PROMPT, " w19").answer(Greedy(by="masking"))
+    constant = ScriptedModel(WORDS, lambda context: np.tile(np.arange(20.0), (len(context), 1)))
+    result = make_problem(constant, PROMPT, " w19").run(Greedy())
+    assert (result.steps, result.stopped) == ([0], ["empty"])
+    np.testing.assert_allclose(result.scores[0], 1 / 6)
+    masked = make_problem(maskable(constant), PROMPT, " w19").run(Greedy(by="masking"))
     assert (masked.steps, masked.stopped) == ([1], ["condition"])
     assert masked.scores[0].tolist() == [0, 0, 0, 0, 0, 1]
 
 
-def test_a_contrast_asks_for_the_target_before_its_rival() -> None:
-    found = question(both_needed({1: 2, 3: 4}), PROMPT, " w0", contrast=" w19").answer(Greedy())
-    assert np.flatnonzero(found.scores[0]).tolist() == [1, 3]
-    behind = question(both_needed({1: 2, 3: 9}), PROMPT, " w0", contrast=" w19").answer(Greedy())
+def test_a_contrasted_target_is_predicted_when_it_is_more_likely_than_the_contrast() -> None:
+    result = make_problem(all_of({1: 2, 3: 4}), PROMPT, " w0", contrast=" w19").run(Greedy())
+    assert np.flatnonzero(result.scores[0]).tolist() == [1, 3]
+    behind = make_problem(all_of({1: 2, 3: 9}), PROMPT, " w0", contrast=" w19").run(Greedy())
     assert behind.stopped == ["empty"]
 
 
@@ -148,28 +148,30 @@ def test_a_contrast_asks_for_the_target_before_its_rival() -> None:
 def test_the_rationale_keeps_the_prediction_and_less_of_it_does_not(
     tiny_model: HuggingFaceModel, by: str, exhaustive: bool
 ) -> None:
-    asked = question(tiny_model, TEXT, max_new_tokens=4, candidates=1)  # one proposal: nothing is left to chance
-    found = asked.answer(Greedy(by=by, draws=1, exhaustive=exhaustive))
-    assert set(found.stopped) == {"condition"}
-    assert max(found.steps) > 2
+    problem = make_problem(
+        tiny_model, TEXT, max_new_tokens=4, candidates=1
+    )  # one proposal: the search is deterministic
+    result = problem.run(Greedy(by=by, draws=1, exhaustive=exhaustive))
+    assert set(result.stopped) == {"condition"}
+    assert max(result.steps) > 2
 
     def rank(t: int, units: list[int]) -> int:
-        case = asked.case.for_target(t)
-        kept = np.isin(np.arange(len(asked.case.units)), units)
+        case = problem.case.for_target(t)
+        kept = np.isin(np.arange(len(problem.case.units)), units)
         if by == "replacement":
-            texts = asked.proposals.apply(~kept[None], np.zeros((1, len(kept)), dtype=np.int64))
+            texts = problem.proposals.apply(~kept[None], np.zeros((1, len(kept)), dtype=np.int64))
             return case.score_outputs(tiny_model, texts[:, : len(case.ids)]).rank[0, 0]
         keep = np.append(kept[: len(case.input)], True)[None]
         return masking(tiny_model, "x").score_masked(case.ids[None], keep, case.positions, case.targets).rank[0, 0]
 
-    for t, scores in enumerate(found.scores):
-        rationale = np.argsort(-scores, kind="stable")[: found.steps[t]].tolist()
+    for t, scores in enumerate(result.scores):
+        rationale = np.argsort(-scores, kind="stable")[: result.steps[t]].tolist()
         assert scores[rationale].sum() == pytest.approx(1)
         assert rank(t, rationale) == 0
         chosen = rationale[:-1] if by == "masking" else rationale
         if by == "masking":
             assert rationale[-1] == len(scores) - 1
-        for i in range(len(chosen)):  # greedy only promises that the last was needed, exhaustive that all were
+        for i in range(len(chosen)):  # greedy guarantees that the last was needed, exhaustive that all were
             if exhaustive or i == len(chosen) - 1:
                 assert rank(t, [unit for unit in rationale if unit != chosen[i]]) > 0
 
@@ -177,39 +179,39 @@ def test_the_rationale_keeps_the_prediction_and_less_of_it_does_not(
 @pytest.mark.parametrize("by", ["replacement", "masking"])
 @pytest.mark.parametrize("kind", ["words", "phrase", "contrast"])
 def test_units_phrases_and_contrasts(tiny_model: HuggingFaceModel, by: str, kind: str) -> None:
-    tokens = len(question(tiny_model, TEXT).case.input)
-    asked = {
-        "words": lambda: question(tiny_model, TEXT, groups=[i // 3 for i in range(tokens)]),
-        "phrase": lambda: question(tiny_model, "The river", " and the", phrase=(0, 8)),
-        "contrast": lambda: question(tiny_model, "The river", " and the", contrast=" and play"),
+    tokens = len(make_problem(tiny_model, TEXT).case.input)
+    problem = {
+        "words": lambda: make_problem(tiny_model, TEXT, groups=[i // 3 for i in range(tokens)]),
+        "phrase": lambda: make_problem(tiny_model, "The river", " and the", phrase=(0, 8)),
+        "contrast": lambda: make_problem(tiny_model, "The river", " and the", contrast=" and play"),
     }[kind]()
     before = tiny_model.meter.forward_passes
-    found = asked.answer(Greedy(by=by))
-    assert tiny_model.meter.forward_passes - before == found.probes + found.stopping_tests
-    assert [len(row) for row in found.scores] == [len(asked.case.input) + t for t in range(len(asked.case.output))]
-    assert all(row.sum() == pytest.approx(1) for row in found.scores)
+    result = problem.run(Greedy(by=by))
+    assert tiny_model.meter.forward_passes - before == result.probes + result.stopping_tests
+    assert [len(row) for row in result.scores] == [len(problem.case.input) + t for t in range(len(problem.case.output))]
+    assert all(row.sum() == pytest.approx(1) for row in result.scores)
 
 
 @pytest.mark.parametrize("by", ["replacement", "masking"])
 def test_protected_tokens_stay_and_score_nothing(by: str) -> None:
     model = HuggingFaceModel(tiny.network_of("opt"), tiny.tokenizer_of("opt"))
-    asked = question(model, "The river", max_new_tokens=2)
-    found = asked.answer(Greedy(by=by))
-    assert asked.case.input[0].protected
-    assert [row[0] for row in found.scores] == [0, 0]
+    problem = make_problem(model, "The river", max_new_tokens=2)
+    result = problem.run(Greedy(by=by))
+    assert problem.case.input[0].protected
+    assert [row[0] for row in result.scores] == [0, 0]
 
 
 @pytest.mark.parametrize("by", ["replacement", "masking"])
 def test_one_position_scores_one(by: str) -> None:
-    found = question(blindfolded(both_needed({0: 1})), "w1", " w0").answer(Greedy(by=by))
-    assert found.scores[0].tolist() == [1.0]
-    assert found.steps == [1]
+    result = make_problem(maskable(all_of({0: 1})), "w1", " w0").run(Greedy(by=by))
+    assert result.scores[0].tolist() == [1.0]
+    assert result.steps == [1]
 
 
 @pytest.mark.parametrize("by", ["replacement", "masking"])
 def test_batches_and_runs_agree(tiny_model: HuggingFaceModel, by: str) -> None:
     cut = HuggingFaceModel(tiny_model.network, tiny_model.tokenizer, tokens_at_once=30)
-    a, again, b = (question(m, TEXT).answer(Greedy(by=by, draws=2)) for m in (tiny_model, tiny_model, cut))
+    a, again, b = (make_problem(m, TEXT).run(Greedy(by=by, draws=2)) for m in (tiny_model, tiny_model, cut))
     assert a.steps == again.steps == b.steps
     for row, same, other in zip(a.effects, again.effects, b.effects, strict=True):
         np.testing.assert_array_equal(row, same)
@@ -217,32 +219,32 @@ def test_batches_and_runs_agree(tiny_model: HuggingFaceModel, by: str) -> None:
 
 
 def test_progress_only_shrinks_its_total(tiny_model: HuggingFaceModel) -> None:
-    told: list[Progress] = []
-    found = question(tiny_model, TEXT).answer(Greedy(), report=told.append)
-    totals = [now.total for now in told]
+    progress: list[Progress] = []
+    result = make_problem(tiny_model, TEXT).run(Greedy(), on_progress=progress.append)
+    totals = [p.total for p in progress]
     assert totals == sorted(totals, reverse=True)
-    assert [now.done for now in told] == sorted(now.done for now in told)
-    assert told[-1].done == found.probes + found.stopping_tests <= told[-1].total
+    assert [p.done for p in progress] == sorted(p.done for p in progress)
+    assert progress[-1].done == result.probes + result.stopping_tests <= progress[-1].total
 
 
 def test_a_model_without_masks_is_refused_before_any_work() -> None:
-    asked = question(both_needed({1: 2}), PROMPT, " w0")
-    before = asked.model.meter.forward_passes
+    problem = make_problem(all_of({1: 2}), PROMPT, " w0")
+    before = problem.model.meter.forward_passes
     with pytest.raises(CapabilityError, match=r"method 'greedy' by masking needs .* 'scripted'"):
-        asked.answer(Greedy(by="masking"))
-    assert asked.model.meter.forward_passes == before
+        problem.run(Greedy(by="masking"))
+    assert problem.model.meter.forward_passes == before
 
 
 def test_masking_needs_no_replacer(tiny_model: HuggingFaceModel) -> None:
-    asked = question(tiny_model, TEXT)
+    problem = make_problem(tiny_model, TEXT)
     method = Greedy(by="masking")
-    bare = asked._replace(proposals=no_proposals(asked.case)).answer(method)
-    np.testing.assert_array_equal(bare.effects[-1], asked.answer(method).effects[-1])
+    bare = problem._replace(proposals=no_proposals(problem.case)).run(method)
+    np.testing.assert_array_equal(bare.effects[-1], problem.run(method).effects[-1])
     assert not method.replaces
     assert Greedy().replaces
 
 
-def test_the_record_says_which_way_was_used() -> None:
+def test_the_provenance_has_the_removal_method() -> None:
     info = Greedy(by="masking").info
     assert info["by"] == "masking"
     assert info["scores"].startswith("1 / place in the order")
@@ -251,7 +253,7 @@ def test_the_record_says_which_way_was_used() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"by": "mask"}, "unknown way to take a unit away 'mask', did you mean 'masking'"),
+        ({"by": "mask"}, "unknown removal method 'mask', did you mean 'masking'"),
         ({"draws": 0}, "draws of method 'greedy'"),
         ({"top_k": 0}, "top_k of method 'greedy'"),
     ],

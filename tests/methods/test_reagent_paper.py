@@ -1,11 +1,10 @@
-"""ReAGent as published: equal to the plain loop, right on planted truths, never NaN."""
+"""ReAGent as published: equal to the sequential loop, correct on planted truths, never NaN."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from methods.planted import WORDS, both_needed
 from reagent import explain
 from reagent.case import Case, Floats
 from reagent.errors import InputError, UnknownNameError
@@ -16,10 +15,11 @@ from reagent.models.base import Model
 from reagent.models.huggingface import HuggingFaceModel
 from reagent.replacers import make_replacer
 from reagent.replacers.base import Proposals
+from reagent.testing.planted import WORDS, all_of
 from reagent.testing.scripted import ScriptedModel
 
 
-def the_plain_loop(
+def sequential_loop(
     settings: ReagentPaper, model: Model, case: Case, proposals: Proposals, t: int, rng: np.random.Generator
 ) -> tuple[Floats, int, bool]:
     """Algorithm 1, one step and one sequence at a time, with the random numbers in the same order."""
@@ -30,25 +30,25 @@ def the_plain_loop(
     kept = int(settings.keep) if settings.keep >= 1 else max(1, round(settings.keep * n))
     p_original = np.exp(case.output[t].logprob)
 
-    def ask(chosen: list[int], uniform: Floats) -> tuple[float, int]:
+    def score(chosen: list[int], uniform: Floats) -> tuple[float, int]:
         whole = np.zeros(len(case.ids))
         whole[free] = uniform
         drawn = proposals.draw(whole[None])[0]
         sequence = case.ids[: position + 1].copy()
         for j in chosen:
             sequence[free[j]] = drawn[free[j]]
-        answer = model.score(sequence[None], np.array([position]), case.ids[[position]])
-        return float(answer.logprob[0, 0]), int(answer.rank[0, 0])
+        scores = model.score(sequence[None], np.array([position]), case.ids[[position]])
+        return float(scores.logprob[0, 0]), int(scores.rank[0, 0])
 
     s = rng.random(n)
     steps = 0
     while steps < settings.max_steps:
         keys, replaced_by, tested_by = rng.random((3, n))
         unimportant = sorted(range(n), key=lambda j: s[j])[: n - kept]
-        if ask(unimportant, tested_by)[1] < settings.top_k:
+        if score(unimportant, tested_by)[1] < settings.top_k:
             return np.exp(s) / np.exp(s).sum(), steps, True
         chosen = sorted(range(n), key=lambda j: keys[j])[:replaced]
-        drop = np.clip(p_original - np.exp(ask(chosen, replaced_by)[0]), -1 + 1e-6, 1 - 1e-6)
+        drop = np.clip(p_original - np.exp(score(chosen, replaced_by)[0]), -1 + 1e-6, 1 - 1e-6)
         for j in range(n):
             change = drop if j in chosen else -drop
             s[j] += np.log((change + 1) / 2) - np.log(1 - (change + 1) / 2)
@@ -60,26 +60,26 @@ def the_plain_loop(
 @pytest.mark.parametrize(
     "settings", [ReagentPaper(max_steps=40), ReagentPaper(ratio=0.1, keep=2, top_k=1, max_steps=40)]
 )
-def test_drawing_ahead_equals_the_plain_loop(tiny_model: HuggingFaceModel, settings: ReagentPaper, ahead: int) -> None:
+def test_drawing_ahead_equals_sequential_loop(tiny_model: HuggingFaceModel, settings: ReagentPaper, ahead: int) -> None:
     case = tiny_model.case("The river runs through the old town,", max_new_tokens=2).with_logprobs(tiny_model)
     proposals = make_replacer("self").propose(tiny_model, case, np.random.default_rng(5))
     settings = replace(settings, ahead=ahead)
-    found = settings.attribute(tiny_model, case, proposals, np.random.default_rng(3))
+    result = settings.attribute(tiny_model, case, proposals, np.random.default_rng(3))
     rng = np.random.default_rng(3)
     ended_early = 0
     for t in range(len(case.output)):
-        runs = [the_plain_loop(settings, tiny_model, case, proposals, t, child) for child in rng.spawn(settings.runs)]
-        assert found.runs[t] == [steps for _, steps, _ in runs]
+        runs = [sequential_loop(settings, tiny_model, case, proposals, t, child) for child in rng.spawn(settings.runs)]
+        assert result.runs[t] == [steps for _, steps, _ in runs]
         counted = [scores for scores, _, stopped in runs if stopped] or [scores for scores, _, _ in runs]
-        np.testing.assert_allclose(found.scores[t], np.mean(counted, axis=0), atol=1e-4)
+        np.testing.assert_allclose(result.scores[t], np.mean(counted, axis=0), atol=1e-4)
         ended_early += sum(0 < steps < settings.max_steps for _, steps, _ in runs)
-    assert ended_early > 0, "no run stopped on the way: the test would not see a wrong stop"
+    assert ended_early > 0, "no run stopped early: the test would not detect a wrong stop"
 
 
 @pytest.mark.parametrize("replacer", ["random", "self"])
 @pytest.mark.parametrize("seed", range(3))
 def test_planted_causes_come_out_on_top(replacer: str, seed: int) -> None:
-    model = both_needed({2: 7, 9: 4})
+    model = all_of({2: 7, 9: 4})
     prompt = "w1 w3 w7 w5 w6 w8 w10 w2 w9 w4 w11 w12"
     settings = {"max_steps": 400, "top_k": 1, "keep": 2}
     why = explain(model, prompt, target=" w0", replacer=replacer, seed=seed, preset="paper", **settings)
@@ -88,23 +88,23 @@ def test_planted_causes_come_out_on_top(replacer: str, seed: int) -> None:
 
 
 def test_a_certain_model_never_gives_nan() -> None:
-    # The answer hangs wholly on one word: the drop is 1, where the published logit is infinite.
-    model = both_needed({1: 7}, strength=1e4)
+    # The prediction depends on one word only: the drop is 1, where the published logit is infinite.
+    model = all_of({1: 7}, strength=1e4)
     why = explain(model, "w1 w7 w3", target=" w0", preset="paper", top_k=1, max_steps=60)
     assert np.isfinite(why.scores[0]).all()
     assert why.top(1)[0].position == 1
 
 
-def test_one_position_scores_one_without_asking() -> None:
-    why = explain(both_needed({0: 1}), "w1", target=" w0", preset="paper")
+def test_one_position_scores_one_without_a_probe() -> None:
+    why = explain(all_of({0: 1}), "w1", target=" w0", preset="paper")
     assert why.scores == ((1.0,),)
     assert why.cost.stopped == ("single",)
     assert (why.cost.probes, why.cost.steps) == (0, (0,))
     assert not why.warnings
 
 
-def test_stopping_at_once_is_flagged_since_nothing_was_learned() -> None:
-    why = explain(both_needed({}, 0), "w1 w2 w3", target=" w0", preset="paper")  # all words are equally likely: rank 0
+def test_stopping_before_the_first_step_is_flagged() -> None:
+    why = explain(all_of({}, 0), "w1 w2 w3", target=" w0", preset="paper")  # all words are equally likely: rank 0
     assert why.cost.stopped == ("start",)
     assert why.cost.runs == ((0, 0, 0),)
     assert "learned nothing" in why.warnings[0]
@@ -138,7 +138,7 @@ def test_cost_counts_every_pass(tiny_model: HuggingFaceModel) -> None:
 
 def test_progress_ends_at_its_total() -> None:
     seen: list[Progress] = []
-    explain(both_needed({2: 7}), "w1 w3 w7 w5", target=" w0", preset="paper", top_k=1, keep=1, on_progress=seen.append)
+    explain(all_of({2: 7}), "w1 w3 w7 w5", target=" w0", preset="paper", top_k=1, keep=1, on_progress=seen.append)
     assert seen[-1].done == seen[-1].total
     assert [p.done for p in seen] == sorted(p.done for p in seen)
 
@@ -167,27 +167,27 @@ def test_named_settings_of_the_paper() -> None:
 )
 def test_wrong_options_are_one_clear_error(options: dict[str, float], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        explain(both_needed({}), "w1 w2", target=" w0", preset="paper", **options)
+        explain(all_of({}), "w1 w2", target=" w0", preset="paper", **options)
 
 
 def test_unknown_names_are_one_clear_error() -> None:
     with pytest.raises(UnknownNameError, match="unknown method 'lime2'"):
-        explain(both_needed({}), "w1", method="lime2")
+        explain(all_of({}), "w1", method="lime2")
     with pytest.raises(UnknownNameError, match="unknown preset of method 'reagent' 'papper', did you mean 'paper'"):
-        explain(both_needed({}), "w1", preset="papper")
+        explain(all_of({}), "w1", preset="papper")
 
 
-def test_without_stopping_every_run_goes_to_the_maximum_and_shows_the_way() -> None:
-    model = both_needed({1: 1, 3: 3})
+def test_without_stopping_every_run_goes_to_the_maximum_and_reports_partial_scores() -> None:
+    model = all_of({1: 1, 3: 3})
     seen: dict[int, tuple[float, ...]] = {}
 
-    def look(now: Progress) -> None:
-        assert now.partial is not None
-        seen[now.done] = now.partial.scores[0]  # type: ignore[assignment]
+    def on_progress(progress: Progress) -> None:
+        assert progress.partial is not None
+        seen[progress.done] = progress.partial.scores[0]  # type: ignore[assignment]
 
-    asked = {"max_new_tokens": 1, "preset": "paper", "replacer": "random", "runs": 1, "stop": False}
-    why = explain(model, " ".join(WORDS[:6]), **asked, max_steps=30, ahead=10, on_progress=look)
+    options = {"max_new_tokens": 1, "preset": "paper", "replacer": "random", "runs": 1, "stop": False}
+    why = explain(model, " ".join(WORDS[:6]), **options, max_steps=30, ahead=10, on_progress=on_progress)
     assert (why.cost.steps, why.cost.stopped, why.cost.stopping_tests) == ((30,), ("maximum",), 0)
     assert list(seen) == [10, 20, 30]
     for steps in (10, 20):
-        assert seen[steps] == explain(model, " ".join(WORDS[:6]), **asked, max_steps=steps, ahead=7).scores[0]
+        assert seen[steps] == explain(model, " ".join(WORDS[:6]), **options, max_steps=steps, ahead=7).scores[0]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import reagent
-from methods.planted import WORDS, additive
 from metrics.planted import STRENGTHS, Planted, explanation
 from reagent.api.evaluate import EvaluationConfig, evaluate, evaluate_together
 from reagent.metrics.context import subject
@@ -12,6 +11,7 @@ from reagent.metrics.lds import correlation, lds
 from reagent.metrics.monte_carlo import Draws
 from reagent.metrics.replacement import replacement
 from reagent.replacers.base import no_proposals
+from reagent.testing.planted import WORDS, additive
 from reagent.testing.scripted import ScriptedModel
 
 REPLACED = ["comprehensiveness", "sufficiency"]

@@ -5,11 +5,11 @@ import pytest
 import torch
 
 import tiny
-from methods.planted import both_needed
 from reagent.case import Ids
 from reagent.errors import CapabilityError
 from reagent.models.huggingface import HuggingFaceModel
 from reagent.models.masking import Masks, masking
+from reagent.testing.planted import all_of
 
 LENGTH = 12
 KEEP = np.array([1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1, 1], dtype=bool)
@@ -70,7 +70,7 @@ def test_batches_do_not_matter(model: HuggingFaceModel) -> None:
 
 def test_a_model_that_cannot_is_named() -> None:
     with pytest.raises(CapabilityError, match=r"greedy search by masking needs .* 'scripted' .* attention_mask and"):
-        masking(both_needed({}), "greedy search by masking")
+        masking(all_of({}), "greedy search by masking")
 
 
 def test_a_network_that_counts_by_the_mask_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,8 @@ from reagent.case import Floats
 from reagent.errors import InputError
 from reagent.explanation import Cost, Explanation, Level, Rows, WhatIf
 from reagent.methods import Attribution, Method, Progress, ProgressCallback
-from reagent.methods.counterfactual import what_if as find_counterfactuals
-from reagent.methods.hierarchical import Stage, attribute
+from reagent.methods.counterfactual import find_counterfactuals
+from reagent.methods.hierarchical import LevelResult, attribute_hierarchically
 from reagent.methods.registry import make_method
 from reagent.models.base import Model
 from reagent.models.chat import Chat
@@ -177,16 +177,16 @@ def run(
     if span is not None:
         case = case.with_phrase(*span)
 
-    def explanation(stages: Sequence[Stage], counterfactuals: Sequence[WhatIf] = ()) -> Explanation:
-        *coarser, last = (stage._replace(found=stage.found.explained_only(stage.case)) for stage in stages)
+    def explanation(stages: Sequence[LevelResult], counterfactuals: Sequence[WhatIf] = ()) -> Explanation:
+        *coarser, last = (stage._replace(attribution=stage.attribution.explained_only(stage.case)) for stage in stages)
         names = list(groups)
         return Explanation(
             prompt=case.prompt,
             completion=case.completion,
             input=last.case.input,
             output=last.case.output,
-            **_rows(last.found),
-            effect_unit=last.found.effect_unit,
+            **_rows(last.attribution),
+            effect_unit=last.attribution.effect_unit,
             model=model.info,
             method=request.method_info,
             replacer=None if replacer is None else replacer.info,
@@ -194,25 +194,28 @@ def run(
             target=describe_target(case, span),
             unit=names[len(coarser)],
             levels=tuple(
-                Level(name, stage.case.input, **_rows(stage.found)) for name, stage in zip(names, coarser, strict=False)
+                Level(name, stage.case.input, **_rows(stage.attribution))
+                for name, stage in zip(names, coarser, strict=False)
             ),
             messages=case.messages,
             what_if=tuple(counterfactuals),
-            cost=meter.cost(last.found),
+            cost=meter.cost(last.attribution),
         )
 
-    def notify(now: Progress, stages: list[Stage]) -> None:
+    def notify(now: Progress, stages: list[LevelResult]) -> None:
         if report is not None:
             report(replace(now, partial=explanation(stages)) if stages else now)
 
     with notebook_bar() if on_progress is None else nullcontext(on_progress) as report:
-        stages = attribute(request.method, model, case, proposals, list(groups.values()), attributing, notify)
+        stages = attribute_hierarchically(
+            request.method, model, case, proposals, list(groups.values()), attributing, notify
+        )
     if not request.what_if:
         return explanation(stages)
     everything = span is None and request.contrast is None
     rows = range(len(case.output)) if everything else [explanation(stages).focus]
     last = stages[-1]
-    return explanation(stages, find_counterfactuals(model, last.case, last.proposals, last.found, rows))
+    return explanation(stages, find_counterfactuals(model, last.case, last.proposals, last.attribution, rows))
 
 
 class CostMeter:

@@ -6,7 +6,7 @@ from typing import Any
 from reagent.case import Case
 from reagent.errors import InputError
 from reagent.methods.base import Method
-from reagent.methods.hierarchical import Divisible, Groups
+from reagent.methods.hierarchical import Groups, SupportsHierarchy
 from reagent.models.base import HasChatTemplate, Model, Streams, require
 from reagent.models.chat import Chat
 from reagent.request import ExplainRequest
@@ -67,7 +67,7 @@ def _choose_units(case: Case, request: ExplainRequest, method: Method) -> Sequen
     if request.prompt_spans is not None:
         return ["span"]
     long = sum(not token.protected for token in case.input) > LONG_PROMPT
-    if long and request.units in ("token", "word") and isinstance(method, Divisible):
+    if long and request.units in ("token", "word") and isinstance(method, SupportsHierarchy):
         return ["sentence", request.units]
     return [request.units]
 

@@ -1,13 +1,22 @@
 """Attribution methods, one file per family.
 
-base.py       what a method is given and what it returns
-reagent.py    ReAGent as published
-reagent_fast.py, effects.py   ReAGent with shared, dealt probes; effects and their errors from them
-lime.py, occlusion.py, shapley.py, greedy.py   other methods that need nothing but probabilities
-gradients.py, attention.py    methods that look inside a network
-random_scores.py   the baseline
-levels.py, what_if.py   any of them coarse to fine; what the model would have said
-rows.py, scores.py      what they share: asking in blocks, and from effects to scores
+base.py            what a method is given and what it returns
+registry.py        the methods by their ids, with presets; methods of installed packages
+reagent_paper.py   ReAGent as published
+reagent_fast.py    ReAGent with shared, balanced probes and standard errors
+effects.py         single effects and their standard errors from probes
+lime.py            local linear models
+occlusion.py       one unit at a time
+shapley.py         Shapley values by sampled permutations
+greedy.py          the smallest set of units that keeps the prediction
+gradients.py       input × gradient, integrated gradients, gradient SHAP
+captum_adapter.py  a model as Captum expects it
+attention.py       mean attention, attention of the last layer, attention rollout
+random.py          the random baseline
+hierarchical.py    any method from coarse to fine
+counterfactual.py  the output under the strongest replacement
+probing.py         scoring probes in batches
+normalization.py   from effects to scores
 """
 
 from reagent.methods.attention import Attention

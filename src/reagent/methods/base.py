@@ -1,4 +1,4 @@
-"""What a method is given and what it returns."""
+"""The interface of every attribution method: Method, Attribution, Progress."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -14,47 +14,51 @@ from reagent.replacers.base import Proposals
 
 @dataclass(frozen=True)
 class Attribution:
-    """The scores of a case, and how they came about; row t has len(input) + t numbers."""
+    """Scores of a case, and how the method ended.
+
+    Lists have one entry per output unit. Row t of `scores`, `effects` and `stderr` has len(input) + t numbers.
+    """
 
     scores: list[Floats]
     steps: list[int]
-    stopped: list[str]
-    runs: list[list[int]]
-    probes: int
+    stopped: list[str]  # keys of `explanation.STOP_REASONS`
+    runs: list[list[int]]  # steps of each run, for methods with several runs
+    probes: int  # forward passes, without those of stopping tests
     stopping_tests: int
     effects: list[Floats] | None = None
     stderr: list[Floats] | None = None
     effect_unit: str | None = None
 
     def explained_only(self, case: Case) -> "Attribution":
-        """The same, with uniform rows for the output units that were not asked about."""
+        """The same attribution with uniform rows for output units that are not explained."""
         if case.stride == 1:
             return self
 
-        def blank(rows: list[Floats] | None) -> list[Floats] | None:
+        def zero_others(rows: list[Floats] | None) -> list[Floats] | None:
             return rows and [row if t in case.explained_rows else np.zeros(len(row)) for t, row in enumerate(rows)]
 
-        def entries(values: list[Any], otherwise: Any) -> list[Any]:
-            return [value if t in case.explained_rows else otherwise for t, value in enumerate(values)]
+        def default_others(values: list[Any], default: Any) -> list[Any]:
+            return [value if t in case.explained_rows else default for t, value in enumerate(values)]
 
         free = [~case.protected[: len(row)] for row in self.scores]
         uniform = [mask / max(mask.sum(), 1) for mask in free]
         return replace(
             self,
             scores=[row if t in case.explained_rows else uniform[t] for t, row in enumerate(self.scores)],
-            effects=blank(self.effects),
-            stderr=blank(self.stderr),
-            steps=entries(self.steps, 0),
-            stopped=entries(self.stopped, "unasked"),
-            runs=entries(self.runs, []),
+            effects=zero_others(self.effects),
+            stderr=zero_others(self.stderr),
+            steps=default_others(self.steps, 0),
+            stopped=default_others(self.stopped, "unasked"),
+            runs=default_others(self.runs, []),
         )
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a method is; `total` may shrink when a search stops early. `partial` is what is known so far.
+    """Progress of a method. `total` may decrease when a search stops early.
 
-    A method hands out an Attribution; the caller of `explain` gets it as an Explanation.
+    `partial` is the result so far: a method passes an Attribution, and the caller of `explain` receives it as an
+    Explanation.
     """
 
     done: int
@@ -67,13 +71,14 @@ ProgressCallback = Callable[[Progress], None]
 
 
 def no_progress(_: Progress) -> None:
-    """The report of someone who does not look."""
+    """No-op progress callback."""
 
 
 class Method(Protocol):
-    """Hyperparameters are the fields of a frozen dataclass; everything else comes with the call.
+    """An attribution method: a frozen dataclass whose fields are the hyperparameters.
 
-    A method that asks more of a model than probabilities also has `check(model)`, which stops before any work.
+    A method that needs more from a model than probabilities also has `check(model)`, which raises a CapabilityError
+    before any work is done.
     """
 
     @property
@@ -87,5 +92,7 @@ class Method(Protocol):
         case: Case,
         proposals: Proposals,
         rng: np.random.Generator,
-        report: ProgressCallback = no_progress,
-    ) -> Attribution: ...
+        on_progress: ProgressCallback = no_progress,
+    ) -> Attribution:
+        """Explain every output unit of `case`, using `proposals` as replacements."""
+        ...

@@ -1,32 +1,33 @@
-"""Effects of single tokens from probes that replaced several at once, and how sure they are.
+"""Effects of single tokens, with standard errors, estimated from probes that may replace several tokens at once.
 
-A probe k replaced the tokens j of a set R_k, each by one of its candidates c, and cost the target y_k.
-Replacing nothing costs nothing, so
+Model. Probe k replaces the tokens j of a set R_k, each by one of its candidates c, and lowers the log-probability of
+the target by y_k. Replacing nothing has no effect, so there is no intercept:
 
     y_k = Σ_{j ∈ R_k} (a_j + b_jc) + noise
 
-where a_j belongs to the token and b_jc to the candidate that happened to stand in for it. Both are
-random effects with a variance of their own for every token, which is how one word may matter a lot
-while most do not matter at all; the variances are learned from the probes (empirical Bayes, by EM), and
-with them the strength of the ridge. Tokens close to the target tend to matter more: how much more in this
-text is learned too, as a power of the distance, and shapes what is expected of a token before its own
-probes speak. So is how much the candidates of a token differ for its size: where replacing matters, it also matters
-more by what. What is reported is the mean over candidates, a_j + Σ_c w_jc b_jc.
+a_j is the effect of the token and b_jc the deviation of its candidate c. Both are random effects. Each token has its
+own variances, so a few tokens may have large effects while most have almost none.
 
-Noise is how tokens act together. Where every probe replaced one token there is none, since the same text gets the same
-answer: what was tried is known, and only what was not tried is left to guess. Where the candidates are themselves a
-sample of what could stand there, such as some of the many alternatives to a sentence, there is more to guess: even when
-all were tried, their mean is in error by the variance of b_jc over their number.
+Estimation. The variances, and with them the shrinkage, are estimated by EM (empirical Bayes). Two further parameters
+are learned and set the prior variance of a token before its own probes are seen. The first is the power of the
+distance to the target with which variances fall: tokens near the target tend to matter more. The second is the ratio
+of candidate variance to token variance: the candidates of a token with a large effect tend to differ more. The
+reported effect is the mean over the candidates, a_j + Σ_c w_jc b_jc.
 
-Its standard error has two parts. The posterior knows how far the shrinkage may have gone and which
-candidates were not tried, but believes that noise is alike in all probes. The residuals know better,
-since tokens that act together make some probes far noisier than others: their part is the variance that
-they give the estimate (heteroscedasticity-consistent, HC2). The two are added, which is cautious; and as
-what is known of a token rests on the few probes that replaced it, the error is stretched as Student's t
-of so many observations is wider than the normal distribution, so that ± 1.96 of it covers 95 %. It is stretched
-once more where candidates are lopsided, most of them harmless and a few ruinous: who has not met those yet is too
-sure. An interval of Student's t from m observations of skewness γ falls short as if it were too narrow by γ²/m
-(Hall, "The Bootstrap and Edgeworth Expansion", 1992, section 2.6; the kurtosis taken as that of a gamma distribution).
+Noise. The noise is the interaction between tokens. If every probe replaces one token there is none, because the same
+text always gets the same log-probability; only the candidates that were not tried are uncertain. If the candidates of
+a token are themselves a sample of a larger set (for example the alternatives of a sentence), their mean has the error
+variance var(b_jc) / (number of candidates), even when all of them were tried.
+
+Standard errors. Two variances are added, which is conservative. The posterior variance covers the shrinkage and the
+candidates that were not tried, but assumes the same noise variance in every probe. The second, a
+heteroscedasticity-consistent (HC2) variance, is computed from the residuals, because interactions make some probes
+much noisier than others. The effect of a token rests on the few probes that replaced it, so the standard error is
+multiplied by the ratio of the quantiles of Student's t and of the normal distribution: ± 1.96 standard errors is a
+95 % interval. If a few candidates have very large effects and none has been sampled yet, the standard error is too
+small. An interval of Student's t from m observations with skewness γ is too narrow by about γ²/m (Hall, "The Bootstrap
+and Edgeworth Expansion", 1992, section 2.6, with the kurtosis of a gamma distribution), so the standard error is
+widened by that factor.
 """
 
 from dataclasses import dataclass, replace
@@ -37,44 +38,49 @@ from scipy.special import ndtri, stdtrit
 
 from reagent.case import Floats, Ids, Mask
 
-ROUNDS = 16  # of EM: fewer are too cautious, more sharpen the variances beyond what the probes can tell
-DEGREES = 1.0  # how much a token's variance leans on the usual one: as one observation
-SLOPE_PRIOR = 5.0  # how much the probes must say before near tokens are expected to matter more than far ones
-FEWEST = 2  # degrees of freedom of a token that was hardly ever replaced: the prior knows the rest
+EM_ITERATIONS = 16  # fewer give intervals that are too wide, more overfit the variances
+PRIOR_DEGREES = 1.0  # weight of the pooled variance in the variance of a token, in observations
+SLOPE_PRIOR = 5.0  # ridge penalty on the power of the distance
+MIN_DEGREES = 2  # degrees of freedom of a token with few replicates, which also has the prior
 
 
 class Effects(NamedTuple):
+    """Estimated effects and their uncertainty."""
+
     mean: Floats  # [tokens]
     stderr: Floats  # [tokens]
-    open: Floats  # [tokens], the variance that further probes can take away: not what candidates outside the table hide
+    reducible: Floats  # [tokens], the part of the variance that further probes can reduce
 
 
 @dataclass(frozen=True)
 class Design:
-    """Which probe replaced which token by which of its candidates."""
+    """The design of the experiment: which probe replaced which token by which candidate."""
 
     replaced: Mask  # [probes, tokens]
     column: Ids  # [probes, tokens], read only where replaced
     weights: Floats  # [tokens, candidates], each row sums to 1
-    sampling_variance: (
-        Floats  # [tokens], one over the number of candidates where they are a sample of more, otherwise 0
-    )
+    sampling_variance: Floats  # [tokens], see `Proposals.sampling_variance`
 
     @classmethod
     def empty(cls, weights: Floats, sampling_variance: Floats) -> "Design":
-        blank = np.zeros((0, len(weights)))
-        return cls(blank.astype(np.bool_), blank.astype(np.int64), weights, sampling_variance)
+        """A design with no probes."""
+        no_probes = np.zeros((0, len(weights)))
+        return cls(no_probes.astype(np.bool_), no_probes.astype(np.int64), weights, sampling_variance)
 
     def append(self, replaced: Mask, column: Ids) -> "Design":
-        """With further probes."""
+        """The design with further probes."""
         return replace(
             self, replaced=np.concatenate([self.replaced, replaced]), column=np.concatenate([self.column, column])
         )
 
     def restrict(self, probes: int, tokens: int) -> "Design":
-        """The first probes only, and the first tokens only: what one target can see."""
-        seen = (self.replaced[:probes, :tokens], self.column[:probes, :tokens])
-        return Design(*seen, self.weights[:tokens], self.sampling_variance[:tokens])
+        """The first probes and the first tokens: the design for a target that these tokens precede."""
+        return Design(
+            self.replaced[:probes, :tokens],
+            self.column[:probes, :tokens],
+            self.weights[:tokens],
+            self.sampling_variance[:tokens],
+        )
 
 
 class _Variances(NamedTuple):
@@ -84,148 +90,160 @@ class _Variances(NamedTuple):
 
 
 def estimate(design: Design, y: Floats) -> Effects:
-    """Effects with standard errors."""
-    found = _Occurrences.of(design)
-    # The same posterior, computed where there is less of it: between probes or between effects.
-    solver = _DualSolver(found, y) if len(y) <= found.effects else _PrimalSolver(found, y)
-    variances = _learn(found, solver, _guess(design, y))
-    mean, known, robust = solver.posterior(variances)
-    unseen = (design.weights**2).sum(1) - found.seen_weight**2 @ found.belongs
-    still = np.maximum(known + unseen * variances.candidate, 0) + robust
-    error, turns = np.sqrt(still + design.sampling_variance * variances.candidate), design.replaced.sum(0)
-    lopsided = np.minimum(found.skewness(y) ** 2 / np.maximum(turns, 1), 1)
-    return Effects(mean, error * stretch(np.maximum(turns - 1, FEWEST)) * (1 + lopsided), still)
+    """Effects and standard errors from the responses `y`, [probes]."""
+    pairs = _ObservedPairs.of(design)
+    # Both solvers compute the same posterior; the one with the smaller matrix is used.
+    solver = _DualSolver(pairs, y) if len(y) <= pairs.effect_count else _PrimalSolver(pairs, y)
+    variances = _fit_variances(pairs, solver, _initial_variances(design, y))
+    mean, posterior, robust = solver.posterior(variances)
+    untried = (design.weights**2).sum(1) - pairs.weight**2 @ pairs.membership
+    reducible = np.maximum(posterior + untried * variances.candidate, 0) + robust
+    stderr = np.sqrt(reducible + design.sampling_variance * variances.candidate)
+    replicates = design.replaced.sum(0)
+    skew_factor = 1 + np.minimum(pairs.skewness(y) ** 2 / np.maximum(replicates, 1), 1)
+    t_factor = t_to_normal_ratio(np.maximum(replicates - 1, MIN_DEGREES))
+    return Effects(mean, stderr * t_factor * skew_factor, reducible)
 
 
-def stretch(degrees: Ids | int) -> Floats:
-    """How much wider Student's t of so many degrees of freedom is than the normal distribution, at 95 %.
+def t_to_normal_ratio(degrees: Ids | int) -> Floats:
+    """Ratio of the 97.5 % quantiles of Student's t with `degrees` degrees of freedom and of the normal distribution.
 
-    >>> stretch(np.array([2, 10, 10_000])).round(2)
+    >>> t_to_normal_ratio(np.array([2, 10, 10_000])).round(2)
     array([2.2 , 1.14, 1.  ])
     """
     return np.asarray(stdtrit(degrees, 0.975) / ndtri(0.975))
 
 
-def _guess(design: Design, y: Floats) -> _Variances:
+def _initial_variances(design: Design, y: Floats) -> _Variances:
     power = float(np.mean(y**2)) + 1e-12
     tokens = design.replaced.shape[1]
     each = np.full(tokens, power / max(1.0, float(design.replaced.sum(1).mean())) / 2)
     return _Variances(each, each, 0.2 * power)
 
 
-def _learn(found: "_Occurrences", solver: "_DualSolver | _PrimalSolver", now: _Variances) -> _Variances:
-    """The variances that explain the answers, by EM."""
+def _fit_variances(pairs: "_ObservedPairs", solver: "_DualSolver | _PrimalSolver", variances: _Variances) -> _Variances:
+    """The variances that explain the responses, by EM."""
     smallest = 1e-6 * float(np.mean(solver.y**2)) + 1e-12
-    most = np.inf if found.together else smallest
-    now, tokens = now._replace(noise=min(now.noise, most)), len(now.token)
-    distance = np.log(np.arange(tokens, 0, -1))  # from the target, which follows the last token
-    distance -= distance.mean()
-    for _ in range(ROUNDS):
-        moments, unexplained = solver.moments(now)
-        a, b = moments[:tokens], np.bincount(found.owner, moments[tokens:], minlength=tokens)
-        differ = (_pooled(now.candidate, distance) + a * now.candidate.sum() / now.token.sum()) / 2
-        now = _Variances(
-            (DEGREES * _pooled(now.token, distance) + a) / (DEGREES + 1),
-            (DEGREES * differ + b) / (DEGREES + found.distinct),
-            min(max(smallest, unexplained / len(solver.y)), most),
+    largest = np.inf if pairs.has_joint_replacements else smallest
+    variances, tokens = variances._replace(noise=min(variances.noise, largest)), len(variances.token)
+    log_distance = np.log(np.arange(tokens, 0, -1))  # to the target, which follows the last token
+    log_distance -= log_distance.mean()
+    for _ in range(EM_ITERATIONS):
+        moments, unexplained = solver.moments(variances)
+        a, b = moments[:tokens], np.bincount(pairs.token, moments[tokens:], minlength=tokens)
+        proportional = a * variances.candidate.sum() / variances.token.sum()
+        candidate_prior = (_pooled(variances.candidate, log_distance) + proportional) / 2
+        variances = _Variances(
+            (PRIOR_DEGREES * _pooled(variances.token, log_distance) + a) / (PRIOR_DEGREES + 1),
+            (PRIOR_DEGREES * candidate_prior + b) / (PRIOR_DEGREES + pairs.candidates_tried),
+            min(max(smallest, unexplained / len(solver.y)), largest),
         )
-    return now
+    return variances
 
 
-def _pooled(variances: Floats, distance: Floats) -> Floats:
-    """The variance of most tokens at each distance: a power of it, and the harmonic mean, which a few do not move."""
+def _pooled(variances: Floats, log_distance: Floats) -> Floats:
+    """The typical variance at each distance: a power law, scaled to the harmonic mean, which few outliers affect."""
     variances = np.maximum(variances, 1e-300)
-    slope = distance @ np.log(variances) / (distance @ distance + SLOPE_PRIOR)
-    shape = np.exp(slope * distance)
+    slope = log_distance @ np.log(variances) / (log_distance @ log_distance + SLOPE_PRIOR)
+    shape = np.exp(slope * log_distance)
     return np.asarray(shape * np.mean(1 / shape) / np.mean(1 / variances))
 
 
 @dataclass(frozen=True)
-class _Occurrences:
-    """The pairs of token and candidate that occurred, and where."""
+class _ObservedPairs:
+    """The pairs of token and candidate that occur in the probes.
+
+    `probe` and `pair` have one entry for each replacement of a token in a probe.
+    """
 
     replaced: Floats  # [probes, tokens]
-    probe: Ids  # [cards] of each replacement
-    pair: Ids  # [cards]
-    owner: Ids  # [pairs], the token
-    seen_weight: Floats  # [pairs], w_jc
+    probe: Ids  # [replacements]
+    pair: Ids  # [replacements]
+    token: Ids  # [pairs]
+    weight: Floats  # [pairs], w_jc
 
     @classmethod
-    def of(cls, design: Design) -> "_Occurrences":
+    def of(cls, design: Design) -> "_ObservedPairs":
         probe, token = np.nonzero(design.replaced)
-        wide = design.weights.shape[1]
-        codes, pair = np.unique(token * wide + design.column[probe, token], return_inverse=True)
-        owner = codes // wide
-        return cls(design.replaced.astype(np.float64), probe, pair, owner, design.weights[owner, codes % wide])
+        candidates = design.weights.shape[1]
+        codes, pair = np.unique(token * candidates + design.column[probe, token], return_inverse=True)
+        owner = codes // candidates
+        weight = design.weights[owner, codes % candidates]
+        return cls(design.replaced.astype(np.float64), probe, pair, owner, weight)
 
     @property
-    def effects(self) -> int:
-        return int(self.replaced.shape[1]) + len(self.owner)
+    def effect_count(self) -> int:
+        """Number of random effects: one a_j per token, one b_jc per pair."""
+        return int(self.replaced.shape[1]) + len(self.token)
 
     @property
-    def distinct(self) -> Ids:
-        """How many of its candidates each token has shown."""
-        return np.bincount(self.owner, minlength=self.replaced.shape[1])
+    def candidates_tried(self) -> Ids:
+        """Number of different candidates of each token that occur, [tokens]."""
+        return np.bincount(self.token, minlength=self.replaced.shape[1])
 
     @property
-    def belongs(self) -> Floats:
-        """[pairs, tokens]: 1 where the pair is the token's."""
-        return np.asarray(self.owner[:, None] == np.arange(self.replaced.shape[1]), dtype=np.float64)
+    def membership(self) -> Floats:
+        """1 where a pair belongs to a token, otherwise 0; [pairs, tokens]."""
+        return np.asarray(self.token[:, None] == np.arange(self.replaced.shape[1]), dtype=np.float64)
 
     @property
-    def together(self) -> bool:
+    def has_joint_replacements(self) -> bool:
         """Whether any probe replaced several tokens."""
         return bool(self.replaced.sum(1).max(initial=0) > 1)
 
     def skewness(self, y: Floats) -> float:
-        """Of what the candidates of one token cost, on average over tokens; 0 where it cannot be seen."""
-        if self.together:
+        """Skewness of the responses to the candidates of one token, averaged over tokens.
+
+        It is 0 if probes replace several tokens, because then the response to a single candidate is not observed.
+        """
+        if self.has_joint_replacements:
             return 0.0
-        cost, tokens = np.zeros(len(self.owner)), self.replaced.shape[1]
-        cost[self.pair] = y[self.probe]
+        response, tokens = np.zeros(len(self.token)), self.replaced.shape[1]
+        response[self.pair] = y[self.probe]
 
         def total(values: Floats) -> Floats:
-            return np.asarray(np.bincount(self.owner, values, minlength=tokens))
+            return np.asarray(np.bincount(self.token, values, minlength=tokens))
 
-        count = self.distinct
-        apart = cost - (total(cost) / np.maximum(count, 1))[self.owner]
-        spread = np.sqrt(total(apart**2) / np.maximum(count - 1, 1))
-        third = total((apart / np.where(spread > 0, spread, 1)[self.owner]) ** 3)
-        told = (count > 2) & (spread > 0)
-        each = count[told] / (count[told] - 1) * third[told]  # the skewness of a sample, times its weight: count - 2
-        return float(each.sum() / max(1, (count[told] - 2).sum()))
+        count = self.candidates_tried
+        deviation = response - (total(response) / np.maximum(count, 1))[self.token]
+        spread = np.sqrt(total(deviation**2) / np.maximum(count - 1, 1))
+        third = total((deviation / np.where(spread > 0, spread, 1)[self.token]) ** 3)
+        valid = (count > 2) & (spread > 0)
+        each = count[valid] / (count[valid] - 1) * third[valid]  # sample skewness times its weight, count - 2
+        return float(each.sum() / max(1, (count[valid] - 2).sum()))
 
-    def parts(self, token: Ids) -> list[Ids]:
-        """What has nothing to do with each other: all in one, or by its token where no probe replaced two."""
-        if self.together:
+    def independent_parts(self, token: Ids) -> list[Ids]:
+        """Indices of `token` that can be solved separately: by token if no probe replaced two, otherwise all in one."""
+        if self.has_joint_replacements:
             return [np.arange(len(token))]
         return [np.flatnonzero(token == j) for j in range(self.replaced.shape[1])]
 
-    def each(self, v: _Variances) -> Floats:
+    def prior_variances(self, v: _Variances) -> Floats:
         """The prior variance of every effect: tokens first, then pairs."""
-        return np.concatenate([v.token, v.candidate[self.owner]])
+        return np.concatenate([v.token, v.candidate[self.token]])
 
 
 class _DualSolver:
-    """The posterior through the covariance of the answers, [probes, probes]: for few probes."""
+    """The posterior through the covariance of the responses, [probes, probes]: for few probes."""
 
-    def __init__(self, found: _Occurrences, y: Floats) -> None:
-        self.found, self.y, self.size = found, y, len(y)
-        # Two cards of one pair tie their probes together; there are few of them, so they are listed.
-        order = np.argsort(found.pair, kind="stable")
-        count = np.bincount(found.pair, minlength=len(found.owner))
-        first = np.repeat(np.cumsum(count) - count, count)  # where the pair of each card begins
+    def __init__(self, pairs: _ObservedPairs, y: Floats) -> None:
+        self.pairs, self.y, self.size = pairs, y, len(y)
+        # Two replacements of the same pair correlate their probes. There are few of them, so they are listed.
+        order = np.argsort(pairs.pair, kind="stable")
+        count = np.bincount(pairs.pair, minlength=len(pairs.token))
+        first = np.repeat(np.cumsum(count) - count, count)  # for each replacement, the first one of its pair
         partners = np.repeat(count, count)
         left = np.repeat(np.arange(len(order)), partners)
         right = np.repeat(first, partners) + _ramp(partners)
-        self.tie_left, self.tie_right = found.probe[order][left], found.probe[order][right]
-        self.tie_pair = found.pair[order][left]
-        self.parts = found.parts(found.replaced.argmax(1))
+        self.tie_left, self.tie_right = pairs.probe[order][left], pairs.probe[order][right]
+        self.tie_pair = pairs.pair[order][left]
+        self.parts = pairs.independent_parts(pairs.replaced.argmax(1))
 
     def _inverse(self, v: _Variances) -> Floats:
-        x = self.found.replaced
+        """The inverse covariance of the responses."""
+        x = self.pairs.replaced
         where = self.tie_left * self.size + self.tie_right
-        shared = np.bincount(where, v.candidate[self.found.owner][self.tie_pair], minlength=self.size**2)
+        shared = np.bincount(where, v.candidate[self.pairs.token][self.tie_pair], minlength=self.size**2)
         covariance = (x * v.token) @ x.T + shared.reshape(self.size, self.size)
         covariance[np.diag_indices(self.size)] += v.noise
         return _inverse(covariance, self.parts)
@@ -233,43 +251,46 @@ class _DualSolver:
     def moments(self, v: _Variances) -> tuple[Floats, float]:
         """E[effect²] of every effect, and the expected unexplained sum of squares."""
         inverse = self._inverse(v)
-        pull, x, pairs = inverse @ self.y, self.found.replaced, len(self.found.owner)
-        prior = self.found.each(v)
-        mean = prior * np.concatenate([x.T @ pull, np.bincount(self.found.pair, pull[self.found.probe], pairs)])
-        within = np.bincount(self.tie_pair, inverse[self.tie_left, self.tie_right], pairs)
-        known = np.concatenate([np.einsum("ki,ki->i", x, inverse @ x), within])
-        unexplained = v.noise * (self.size - v.noise * np.trace(inverse)) + v.noise**2 * (pull @ pull)
-        return mean**2 + prior - prior**2 * known, float(unexplained)
+        weighted_y, x, count = inverse @ self.y, self.pairs.replaced, len(self.pairs.token)
+        prior = self.pairs.prior_variances(v)
+        by_pair = np.bincount(self.pairs.pair, weighted_y[self.pairs.probe], count)
+        mean = prior * np.concatenate([x.T @ weighted_y, by_pair])
+        within = np.bincount(self.tie_pair, inverse[self.tie_left, self.tie_right], count)
+        information = np.concatenate([np.einsum("ki,ki->i", x, inverse @ x), within])
+        unexplained = v.noise * (self.size - v.noise * np.trace(inverse)) + v.noise**2 * (weighted_y @ weighted_y)
+        return mean**2 + prior - prior**2 * information, float(unexplained)
 
     def posterior(self, v: _Variances) -> tuple[Floats, Floats, Floats]:
-        """Mean and variance of a_j + Σ w_jc b_jc over the candidates that occurred; variance from the residuals."""
-        inverse, link = self._inverse(v), self._link(v)
-        pull, recipe = inverse @ self.y, link.T @ inverse  # the means are recipe @ y
-        prior = v.token + self.found.seen_weight**2 @ self.found.belongs * v.candidate
-        residual = v.noise * pull**2 / np.diag(inverse)  # squared, and made up for its own pull on the fit
-        return recipe @ self.y, prior - np.einsum("ik,ki->i", recipe, link), recipe**2 @ residual
+        """Mean, posterior variance and HC2 variance of a_j + Σ w_jc b_jc over the candidates that occur; [tokens]."""
+        inverse, covariance = self._inverse(v), self._covariance(v)
+        weighted_y, estimator = inverse @ self.y, covariance.T @ inverse  # the means are estimator @ y
+        prior = v.token + self.pairs.weight**2 @ self.pairs.membership * v.candidate
+        residual = v.noise * weighted_y**2 / np.diag(inverse)  # squared, divided by 1 - leverage
+        posterior = prior - np.einsum("ik,ki->i", estimator, covariance)
+        return estimator @ self.y, posterior, estimator**2 @ residual
 
-    def _link(self, v: _Variances) -> Floats:
-        """Covariance of each reported effect with each answer, [probes, tokens]."""
-        link = self.found.replaced * v.token
-        token = self.found.owner[self.found.pair]
-        link[self.found.probe, token] += self.found.seen_weight[self.found.pair] * v.candidate[token]
-        return np.asarray(link)
+    def _covariance(self, v: _Variances) -> Floats:
+        """Covariance of each response with each reported effect, [probes, tokens]."""
+        covariance = self.pairs.replaced * v.token
+        token = self.pairs.token[self.pairs.pair]
+        covariance[self.pairs.probe, token] += self.pairs.weight[self.pairs.pair] * v.candidate[token]
+        return np.asarray(covariance)
 
 
 class _PrimalSolver:
-    """The same through the precision of the effects, [effects, effects]: for many probes."""
+    """The same posterior through the precision of the effects, [effects, effects]: for many probes."""
 
-    def __init__(self, found: _Occurrences, y: Floats) -> None:
-        indicator = np.zeros((len(y), len(found.owner)))
-        indicator[found.probe, found.pair] = 1
-        self.x = np.concatenate([found.replaced, indicator], axis=1)
-        self.gram, self.moment, self.y, self.found = self.x.T @ self.x, self.x.T @ y, y, found
-        self.parts = found.parts(np.concatenate([np.arange(found.replaced.shape[1]), found.owner]))
+    def __init__(self, pairs: _ObservedPairs, y: Floats) -> None:
+        indicator = np.zeros((len(y), len(pairs.token)))
+        indicator[pairs.probe, pairs.pair] = 1
+        self.x = np.concatenate([pairs.replaced, indicator], axis=1)
+        self.gram, self.moment, self.y, self.pairs = self.x.T @ self.x, self.x.T @ y, y, pairs
+        self.parts = pairs.independent_parts(np.concatenate([np.arange(pairs.replaced.shape[1]), pairs.token]))
 
     def _solve(self, v: _Variances) -> tuple[Floats, Floats]:
+        """Posterior mean and covariance of all effects."""
         precision = self.gram / v.noise
-        precision[np.diag_indices_from(precision)] += 1 / np.maximum(self.found.each(v), 1e-300)
+        precision[np.diag_indices_from(precision)] += 1 / np.maximum(self.pairs.prior_variances(v), 1e-300)
         covariance = _inverse(precision, self.parts)
         return covariance @ self.moment / v.noise, covariance
 
@@ -280,21 +301,22 @@ class _PrimalSolver:
 
     def posterior(self, v: _Variances) -> tuple[Floats, Floats, Floats]:
         mean, covariance = self._solve(v)
-        told = covariance @ self._report  # [effects, tokens]
+        reported = covariance @ self._combination  # [effects, tokens]
         leverage = np.einsum("ki,ki->k", self.x, self.x @ covariance) / v.noise
         residual = (self.y - self.x @ mean) ** 2 / np.maximum(1 - leverage, 1e-9)
-        recipe = told.T @ self.x.T / v.noise
-        return self._report.T @ mean, np.einsum("ij,ij->j", self._report, told), recipe**2 @ residual
+        estimator = reported.T @ self.x.T / v.noise
+        posterior = np.einsum("ij,ij->j", self._combination, reported)
+        return self._combination.T @ mean, posterior, estimator**2 @ residual
 
     @property
-    def _report(self) -> Floats:
-        """[effects, tokens]: what is reported of the effects, a_j + Σ w_jc b_jc."""
-        own = np.eye(self.found.replaced.shape[1])
-        return np.concatenate([own, self.found.belongs * self.found.seen_weight[:, None]])
+    def _combination(self) -> Floats:
+        """Coefficients of the reported effects a_j + Σ w_jc b_jc, [effects, tokens]."""
+        own = np.eye(self.pairs.replaced.shape[1])
+        return np.concatenate([own, self.pairs.membership * self.pairs.weight[:, None]])
 
 
 def _inverse(matrix: Floats, parts: list[Ids]) -> Floats:
-    """Of a matrix that has nothing but zeros between its parts.
+    """The inverse of a matrix that is zero outside the blocks given by `parts`.
 
     >>> _inverse(np.array([[2.0, 0, 2], [0, 5, 0], [0, 0, 1]]), [np.array([0, 2]), np.array([1])])
     array([[ 0.5,  0. , -1. ],
@@ -309,7 +331,7 @@ def _inverse(matrix: Floats, parts: list[Ids]) -> Floats:
 
 
 def _ramp(lengths: Ids) -> Ids:
-    """0, 1, … for each length, one after another.
+    """0, 1, …, length - 1 for each length, concatenated.
 
     >>> _ramp(np.array([2, 3]))
     array([0, 1, 0, 1, 2])

@@ -1,11 +1,12 @@
-"""Gradient methods: how the value of a target changes with the embeddings of what stands before it.
+"""Gradient methods: gradients of the target's value with respect to the embeddings of the tokens before it.
 
-The mathematics is captum's (`captum.attr`). Effects are in nats, summed over the width of an embedding and over
-the tokens of a unit; a positive one makes the target likelier. A target of several tokens has the sum of their
-log-probabilities, a contrast has log-odds. Protected tokens keep their embeddings everywhere and have no effect;
-a target of several tokens keeps its own too, since only what stands before it is to explain it.
+The methods are captum's (`captum.attr`). Effects are in nats, summed over the width of an embedding and over the tokens
+of a unit; a positive effect makes the target more likely. The value of a target of several tokens is the sum of their
+log-probabilities, the value of a contrasted target its log-odds. Protected tokens keep their embeddings everywhere and
+have no effect. The tokens of a target of several tokens also keep theirs, because only the units before a target
+explain it.
 
-One forward pass serves all targets, and a backward pass goes out from each. What is counted are forward passes.
+One forward pass serves all targets, followed by one backward pass per target. Only forward passes are counted.
 """
 
 from collections.abc import Iterator
@@ -19,8 +20,8 @@ import numpy as np
 from reagent.case import Case, Floats
 from reagent.errors import UnknownNameError
 from reagent.methods.base import Attribution, Progress, ProgressCallback, no_progress
-from reagent.methods.normalization import HOW, check_how
-from reagent.methods.slopes import Slopes, Text
+from reagent.methods.captum_adapter import CaptumAdapter, EmbeddedCase
+from reagent.methods.normalization import NORMALIZATIONS, check_normalization
 from reagent.models.base import Differentiable, Model, require
 from reagent.replacers.base import Proposals
 from reagent.validation import check_integer, check_range
@@ -28,30 +29,27 @@ from reagent.validation import check_integer, check_range
 if TYPE_CHECKING:
     import torch
 
-PIECE = 8  # points on one piece of a path
-BLOCK = 4  # random points that are drawn together
-SMALLEST = 0.1  # nats: where less than this is to be explained, a gap is measured against it
-RULES = ("gausslegendre", "riemann_trapezoid", "riemann_middle", "riemann_left", "riemann_right")
+SEGMENT_POINTS = 8  # quadrature points on one segment of a path
+DRAW_SIZE = 4  # random points that are drawn together
+MIN_SCALE = 0.1  # nats: smallest change that a completeness gap is measured against
+QUADRATURE_METHODS = ("gausslegendre", "riemann_trapezoid", "riemann_middle", "riemann_left", "riemann_right")
 
 
 @dataclass(frozen=True)
 class InputXGradient:
-    """Each embedding times the gradient at it: what the text would lose without it if the model were linear.
-
-    `scores` are the positive effects over their sum, or as the option says (`scores.HOW`).
-    """
+    """Input × gradient: each embedding times the gradient, the first-order effect of setting it to zero."""
 
     replaces: ClassVar[bool] = False
 
-    scores: str = "positive"
-    batch: int | None = None  # points computed at once, at most: bounds the memory
+    scores: str = "positive"  # normalization, see normalization.py
+    batch: int | None = None  # maximum number of points computed at once, to limit the memory
 
     def __post_init__(self) -> None:
         _check("input_x_gradient", self.scores, self.batch)
 
     @property
     def info(self) -> dict[str, Any]:
-        return {**asdict(self), "scores": HOW[self.scores]}
+        return {**asdict(self), "scores": NORMALIZATIONS[self.scores]}
 
     def check(self, model: Model) -> None:
         require(model, Differentiable, "method 'input_x_gradient'")
@@ -62,68 +60,66 @@ class InputXGradient:
         case: Case,
         proposals: Proposals,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
-        report: ProgressCallback = no_progress,
+        on_progress: ProgressCallback = no_progress,
     ) -> Attribution:
         """Explain all output units with one forward pass."""
         before = model.meter.forward_passes
-        text = Text.of(model, case, "input_x_gradient", self.batch)
-        from captum.attr import InputXGradient as Captum
+        embedded = EmbeddedCase.of(model, case, "input_x_gradient", self.batch)
+        from captum.attr import InputXGradient as CaptumMethod
 
-        rows = np.zeros((text.targets, text.length))
-        for group in text.groups(case.explained_rows, points=1):
-            captum = Slopes(text, group).of(Captum)
+        rows = np.zeros((embedded.targets, embedded.length))
+        for group in embedded.groups(case.explained_rows, points=1):
+            captum = CaptumAdapter(embedded, group).connect(CaptumMethod)
             for t in group:
-                # Captum warns when it has to ask for gradients itself.
-                rows[t] = _summed(captum.attribute(text.at(1.0).requires_grad_(), target=t))
-            report(Progress(group[-1] + 1, text.targets, "targets"))
+                # Without requires_grad, captum sets it and warns.
+                rows[t] = _sum_width(captum.attribute(embedded.point(1.0).requires_grad_(), target=t))
+            on_progress(Progress(group[-1] + 1, embedded.targets, "targets"))
         passes = model.meter.forward_passes - before
-        return text.attribution(rows, self.scores, [1] * text.targets, ["fixed"] * text.targets, passes)
+        return embedded.attribution(rows, self.scores, [1] * embedded.targets, ["fixed"] * embedded.targets, passes)
 
 
-class Integral(NamedTuple):
-    """Effects of positions, and how well they add up."""
+class PathIntegral(NamedTuple):
+    """Integrated gradients of all targets, and their completeness."""
 
-    rows: Floats  # [targets, length]
-    gap: Floats  # [targets]: by how much the sum misses what is to be explained, as a share of it
+    rows: Floats  # effects of positions, [targets, length]
+    gap: Floats  # [targets]: |sum of effects − change of the value| / |change of the value|
     steps: list[int]
-    reached: list[float]  # from the text (1) how far towards zero embeddings (0)
+    reached: list[float]  # end of the integrated part of the path, from the text (1) towards zero embeddings (0)
 
 
 @dataclass(frozen=True)
 class IntegratedGradients:
-    """Gradients along the straight path from zero embeddings to the text, so that the effects add up.
+    """Integrated gradients (Sundararajan, Taly and Yan, 2017) from the baseline of zero embeddings to the text.
 
-    Their sum is what the model makes of the target after the text, less what it makes of it after zero
-    embeddings. By how much it misses that is the completeness gap, and it tells where steps are needed: from the
-    text towards zero, a piece of the path whose gap is not small is cut in two. A network without additive
-    positions normalises even the smallest embeddings to full size; close to zero a deep one then jumps about,
-    and no number of steps settles it. What is left of the path after `max_steps` is left out, and the target is
-    marked as incomplete.
-
-    `scores` are the positive effects over their sum, or as the option says (`scores.HOW`).
+    The effect of an embedding x_i is x_i ∫ ∂F(αx) / ∂x_i dα over α from 0 to 1 (Eq. 1), where F is the value of the
+    target. By completeness, the effects sum to F(x) − F(0); a deviation from this is the completeness gap. It decides
+    where steps are needed: starting at the text, a segment of the path whose gap is too large is divided in two. A
+    network without additive positions normalises even very small embeddings to full size, so the value of a deep
+    network changes abruptly near zero and no number of steps is enough. The part of the path that remains after
+    `max_steps` is left out, and the target is marked as incomplete.
     """
 
     replaces: ClassVar[bool] = False
 
-    steps: int | None = None  # exactly so many, on the path in one piece; by default, as many as it needs
-    max_steps: int = 128  # where that ends at the latest
-    tolerance: float = 0.01  # which gap is small, as a share of what is to be explained
-    method: str = "gausslegendre"  # captum's name of the rule that places the steps on a piece
-    scores: str = "positive"
-    batch: int | None = None  # points computed at once, at most: bounds the memory
+    steps: int | None = None  # exact number, on the undivided path; by default, as many as the path needs
+    max_steps: int = 128  # upper limit if `steps` is not given
+    tolerance: float = 0.01  # largest accepted gap, as a share of the change of the value
+    method: str = "gausslegendre"  # quadrature method of a segment, by captum's name
+    scores: str = "positive"  # normalization, see normalization.py
+    batch: int | None = None  # maximum number of points computed at once, to limit the memory
 
     def __post_init__(self) -> None:
         owner = _check("integrated_gradients", self.scores, self.batch)
         if self.steps is not None:
             check_integer(owner, "steps", self.steps, 2)
-        check_integer(owner, "max_steps", self.max_steps, PIECE)
+        check_integer(owner, "max_steps", self.max_steps, SEGMENT_POINTS)
         check_range(owner, "tolerance", self.tolerance, 0, 1)
-        if self.method not in RULES:
-            raise UnknownNameError("method of quadrature", self.method, RULES)
+        if self.method not in QUADRATURE_METHODS:
+            raise UnknownNameError("quadrature method", self.method, QUADRATURE_METHODS)
 
     @property
     def info(self) -> dict[str, Any]:
-        return {**asdict(self), "baseline": "zero embeddings", "scores": HOW[self.scores]}
+        return {**asdict(self), "baseline": "zero embeddings", "scores": NORMALIZATIONS[self.scores]}
 
     def check(self, model: Model) -> None:
         require(model, Differentiable, "method 'integrated_gradients'")
@@ -134,106 +130,110 @@ class IntegratedGradients:
         case: Case,
         proposals: Proposals,  # noqa: ARG002
         rng: np.random.Generator,  # noqa: ARG002
-        report: ProgressCallback = no_progress,
+        on_progress: ProgressCallback = no_progress,
     ) -> Attribution:
         """Explain all output units along the same path."""
         before = model.meter.forward_passes
-        text = Text.of(model, case, "integrated_gradients", self.batch)
-        found = self.integrate(text, report)
-        ended = ["fixed" if self.steps else "incomplete" if reached else "settled" for reached in found.reached]
-        return text.attribution(found.rows, self.scores, found.steps, ended, model.meter.forward_passes - before)
+        embedded = EmbeddedCase.of(model, case, "integrated_gradients", self.batch)
+        integral = self.integrate(embedded, on_progress)
+        stopped = ["fixed" if self.steps else "incomplete" if reached else "settled" for reached in integral.reached]
+        passes = model.meter.forward_passes - before
+        return embedded.attribution(integral.rows, self.scores, integral.steps, stopped, passes)
 
-    def integrate(self, text: Text, report: ProgressCallback = no_progress) -> Integral:
+    def integrate(self, embedded: EmbeddedCase, on_progress: ProgressCallback = no_progress) -> PathIntegral:
         """Effects of positions, and the completeness gap of each target."""
-        count = text.targets
-        found = Integral(np.zeros((count, text.length)), np.zeros(count), [0] * count, [1.0] * count)
-        points, most = self.steps or PIECE, self.steps or self.max_steps
-        groups = [group for same in text.paths for group in text.groups(same, points)]
+        count = embedded.targets
+        integral = PathIntegral(np.zeros((count, embedded.length)), np.zeros(count), [0] * count, [1.0] * count)
+        points, max_steps = self.steps or SEGMENT_POINTS, self.steps or self.max_steps
+        groups = [group for targets in embedded.paths for group in embedded.groups(targets, points)]
         for i, group in enumerate(groups):
-            path = _Path(Slopes(text, group), self.method)
-            ahead = [(0.0, 1.0)]  # pieces to do; the last one, which is the nearest to the text, comes first
-            while ahead and path.steps + points <= most:
-                start, stop = ahead.pop()
-                piece = path.piece(start, stop, points)
-                if self.steps or (np.abs(piece.gap) <= np.maximum(self.tolerance / 2 * path.scale, text.noise)).all():
-                    path.settled.append(piece)
+            path = _IntegrationPath(CaptumAdapter(embedded, group), self.method)
+            pending = [(0.0, 1.0)]  # segments to integrate; the last one, the nearest to the text, is taken first
+            while pending and path.steps + points <= max_steps:
+                start, stop = pending.pop()
+                segment = path.integrate(start, stop, points)
+                accepted = np.maximum(self.tolerance / 2 * path.scale, embedded.noise)
+                if self.steps or (np.abs(segment.gap) <= accepted).all():
+                    path.segments.append(segment)
                 else:
                     middle = stop / 8 if start == 0 else float(np.sqrt(start * stop))
-                    ahead += [(start, middle), (middle, stop)]
-                report(Progress(i * most + path.steps, len(groups) * most, "steps"))
-            found.rows[group], found.gap[group] = path.rows, path.gap
+                    pending += [(start, middle), (middle, stop)]
+                on_progress(Progress(i * max_steps + path.steps, len(groups) * max_steps, "steps"))
+            integral.rows[group], integral.gap[group] = path.rows, path.gap
             for t in group:
-                found.steps[t], found.reached[t] = path.steps, path.reached
-        return found
+                integral.steps[t], integral.reached[t] = path.steps, path.reached
+        return integral
 
 
-class _Piece(NamedTuple):
+class _Segment(NamedTuple):
     start: float
     rows: Floats  # [targets, length]
-    gap: Floats  # [targets], nats: by how much the rows miss the change along the piece
+    gap: Floats  # [targets], nats: sum of the rows − change of the value along the segment
 
 
-class _Path:
-    """The way from zero embeddings to the text for some targets; the integrals over its pieces add up."""
+class _IntegrationPath:
+    """The path from zero embeddings to the text for some targets, as the sum of its integrated segments."""
 
-    def __init__(self, slopes: Slopes, rule: str) -> None:
-        self.slopes = slopes
-        self.rule = rule
+    def __init__(self, captum: CaptumAdapter, quadrature: str) -> None:
+        self.captum = captum
+        self.quadrature = quadrature
         self.steps = 0
-        self.settled: list[_Piece] = []
-        self.known: dict[float, Floats] = {}
-        self.whole = self._value(1.0) - self._value(0.0)  # [targets], nats
-        self.scale = np.maximum(np.abs(self.whole), SMALLEST)
+        self.segments: list[_Segment] = []
+        self._values: dict[float, Floats] = {}
+        self.change = self._value(1.0) - self._value(0.0)  # [targets], nats
+        self.scale = np.maximum(np.abs(self.change), MIN_SCALE)
 
     @property
     def reached(self) -> float:
-        return min((piece.start for piece in self.settled), default=1.0)
+        return min((segment.start for segment in self.segments), default=1.0)
 
     @property
     def rows(self) -> Floats:
-        shape = (len(self.slopes.targets), self.slopes.text.length)
-        return np.asarray(sum((piece.rows for piece in self.settled), np.zeros(shape)))
+        shape = (len(self.captum.targets), self.captum.embedded.length)
+        return np.asarray(sum((segment.rows for segment in self.segments), np.zeros(shape)))
 
     @property
     def gap(self) -> Floats:
-        return np.asarray(np.abs(self.rows.sum(-1) - self.whole) / self.scale)
+        return np.asarray(np.abs(self.rows.sum(-1) - self.change) / self.scale)
 
-    def piece(self, start: float, stop: float, points: int) -> _Piece:
-        """From one share of the way to another."""
-        from captum.attr import IntegratedGradients as Captum
+    def integrate(self, start: float, stop: float, points: int) -> _Segment:
+        """The integral of Eq. 1 over the segment of the path from α = `start` to α = `stop`."""
+        from captum.attr import IntegratedGradients as CaptumMethod
 
-        text, captum = self.slopes.text, self.slopes.of(Captum)
+        embedded, method = self.captum.embedded, self.captum.connect(CaptumMethod)
+        text, baseline = embedded.point(stop), embedded.point(start)
         rows = np.stack(
             [
-                _summed(captum.attribute(text.at(stop), text.at(start), t, n_steps=points, method=self.rule))
-                for t in self.slopes.targets
+                _sum_width(method.attribute(text, baseline, t, n_steps=points, method=self.quadrature))
+                for t in self.captum.targets
             ]
         )
         self.steps += points
-        with np.errstate(invalid="ignore"):  # gradients that a dtype has no room for settle nothing
-            return _Piece(start, rows, rows.sum(-1) - (self._value(stop) - self._value(start)))
+        with np.errstate(invalid="ignore"):  # gradients that overflow the dtype give a gap that is not a number
+            return _Segment(start, rows, rows.sum(-1) - (self._value(stop) - self._value(start)))
 
     def _value(self, share: float) -> Floats:
-        """What the model makes of the targets at this share of the way; [targets]."""
-        if share not in self.known:
-            self.known[share] = self.slopes.values(self.slopes.text.at(share)).numpy()[0, self.slopes.targets]
-        return self.known[share]
+        """Values of the targets at a share of the path, [targets]."""
+        if share not in self._values:
+            point = self.captum.embedded.point(share)
+            self._values[share] = self.captum.values(point).numpy()[0, self.captum.targets]
+        return self._values[share]
 
 
 @dataclass(frozen=True)
 class GradientShap:
-    """Gradients at random points between zero embeddings and the text, times the embeddings.
+    """Gradient SHAP (Lundberg and Lee, 2017): the integral of Eq. 1 of integrated gradients by Monte Carlo.
 
-    The standard errors are those of the random points: how much other points would change the effects.
-    `scores` are the positive effects over their sum, or as the option says (`scores.HOW`).
+    Gradients are averaged over random points between zero embeddings and the text, times the embeddings. The standard
+    errors are the Monte Carlo errors of the random points.
     """
 
     replaces: ClassVar[bool] = False
 
     n_samples: int = 64
-    stdevs: float = 0.0  # of noise on the text, as a share of the standard deviation of its embeddings
-    scores: str = "positive"
-    batch: int | None = None  # points computed at once, at most: bounds the memory
+    stdevs: float = 0.0  # of noise added to the text, as a share of the standard deviation of its embeddings
+    scores: str = "positive"  # normalization, see normalization.py
+    batch: int | None = None  # maximum number of points computed at once, to limit the memory
 
     def __post_init__(self) -> None:
         owner = _check("gradient_shap", self.scores, self.batch)
@@ -242,7 +242,7 @@ class GradientShap:
 
     @property
     def info(self) -> dict[str, Any]:
-        return {**asdict(self), "baseline": "zero embeddings", "scores": HOW[self.scores]}
+        return {**asdict(self), "baseline": "zero embeddings", "scores": NORMALIZATIONS[self.scores]}
 
     def check(self, model: Model) -> None:
         require(model, Differentiable, "method 'gradient_shap'")
@@ -253,76 +253,80 @@ class GradientShap:
         case: Case,
         proposals: Proposals,  # noqa: ARG002
         rng: np.random.Generator,
-        report: ProgressCallback = no_progress,
+        on_progress: ProgressCallback = no_progress,
     ) -> Attribution:
         """Explain all output units with the same random points."""
         before = model.meter.forward_passes
-        text = Text.of(model, case, "gradient_shap", self.batch)
-        # Blocks are cut here and nowhere else, so that draws do not depend on the room that a model has.
-        sizes = [len(block) for block in np.array_split(np.arange(self.n_samples), -(-self.n_samples // BLOCK))]
+        embedded = EmbeddedCase.of(model, case, "gradient_shap", self.batch)
+        # The samples are divided into draws here and nowhere else, so that they do not depend on the memory.
+        draws = -(-self.n_samples // DRAW_SIZE)
+        sizes = [len(draw) for draw in np.array_split(np.arange(self.n_samples), draws)]
         seeds = [int(seed) for seed in rng.integers(2**32, size=len(sizes))]
-        blocks = np.zeros((len(sizes), text.targets, text.length))
-        groups = [group for same in text.paths for group in text.groups(same, BLOCK)]
+        rows = np.zeros((len(sizes), embedded.targets, embedded.length))
+        groups = [group for targets in embedded.paths for group in embedded.groups(targets, DRAW_SIZE)]
         for i, group in enumerate(groups):
-            for b, (size, seed) in enumerate(zip(sizes, seeds, strict=True)):
-                slopes = Slopes(text, group)
+            for d, (size, seed) in enumerate(zip(sizes, seeds, strict=True)):
+                captum = CaptumAdapter(embedded, group)
                 for t in group:
-                    blocks[b, t] = self._block(slopes, t, size, seed)
-                report(Progress(i * len(sizes) + b + 1, len(groups) * len(sizes), "blocks"))
+                    rows[d, t] = self._draw(captum, t, size, seed)
+                on_progress(Progress(i * len(sizes) + d + 1, len(groups) * len(sizes), "blocks"))
         weights = np.array(sizes) / self.n_samples
-        return text.attribution(
-            np.tensordot(weights, blocks, 1),
+        return embedded.attribution(
+            np.tensordot(weights, rows, 1),
             self.scores,
-            [self.n_samples] * text.targets,
-            ["fixed"] * text.targets,
+            [self.n_samples] * embedded.targets,
+            ["fixed"] * embedded.targets,
             passes=model.meter.forward_passes - before,
-            stderr=_error_of_mean(text.by_unit(blocks), weights),
+            stderr=_stderr_of_mean(embedded.by_unit(rows), weights),
         )
 
-    def _block(self, slopes: Slopes, t: int, size: int, seed: int) -> Floats:
-        """The mean over some random points, which are the same for every target; [length]."""
-        from captum.attr import GradientShap as Captum
+    def _draw(self, captum: CaptumAdapter, t: int, size: int, seed: int) -> Floats:
+        """The mean over `size` random points, which are the same for every target; [length]."""
+        from captum.attr import GradientShap as CaptumMethod
 
-        text = slopes.text
-        noise = self.stdevs * float(text.embeddings.std())
-        with _global_generators(seed):
-            found = slopes.of(Captum).attribute(text.at(1.0), text.at(0.0), n_samples=size, stdevs=noise, target=t)
-        return _summed(found)
+        embedded = captum.embedded
+        noise = self.stdevs * float(embedded.embeddings.std())
+        text, baseline = embedded.point(1.0), embedded.point(0.0)
+        with _seeded_global_generators(seed):
+            return _sum_width(
+                captum.connect(CaptumMethod).attribute(text, baseline, n_samples=size, stdevs=noise, target=t)
+            )
 
 
-def _error_of_mean(blocks: Floats, weights: Floats) -> Floats | None:
-    """The standard error of a weighted mean over [blocks, ...] that were drawn independently; unknown from one."""
-    if len(blocks) < 2:
+def _stderr_of_mean(draws: Floats, weights: Floats) -> Floats | None:
+    """Standard error of the weighted mean over independent draws, [draws, ...]; None from a single draw."""
+    if len(draws) < 2:
         return None
-    spread = np.tensordot(weights**2, (blocks - np.tensordot(weights, blocks, 1)) ** 2, 1)
-    return np.asarray(np.sqrt(spread * len(blocks) / (len(blocks) - 1)))
+    variance = np.tensordot(weights**2, (draws - np.tensordot(weights, draws, 1)) ** 2, 1)
+    return np.asarray(np.sqrt(variance * len(draws) / (len(draws) - 1)))
 
 
-def _summed(found: "torch.Tensor") -> Floats:
-    """Captum's answer for one target, [1, length, width], over the width; [length]."""
-    return np.asarray(found.detach().double().sum(-1).numpy()[0])
+def _sum_width(attributions: "torch.Tensor") -> Floats:
+    """Captum's attributions of one target, [1, length, width], summed over the width; [length]."""
+    return np.asarray(attributions.detach().double().sum(-1).numpy()[0])
 
 
 def _check(method: str, scores: str, batch: int | None) -> str:
+    """Check the options that all gradient methods share; the name of the method in error messages."""
     owner = f"method {method!r}"
-    check_how(scores)
+    check_normalization(scores)
     if batch is not None:
         check_integer(owner, "batch", batch, 1)
     return owner
 
 
-_DRAWING = Lock()
+_GLOBAL_GENERATORS = Lock()
 
 
 @contextmanager
-def _global_generators(seed: int) -> Iterator[None]:
-    """Captum draws from the global generators of numpy and torch: they are seeded, and set back afterwards."""
+def _seeded_global_generators(seed: int) -> Iterator[None]:
+    """Seed the global generators of numpy and torch, which captum draws from, and restore them afterwards."""
     import torch
 
-    with _DRAWING:
+    with _GLOBAL_GENERATORS:
         numpy_state, torch_state = np.random.get_state(), torch.get_rng_state()
         np.random.seed(seed)
-        torch.default_generator.manual_seed(seed)  # of the CPU, where the drawing is done; no other is touched
+        torch.default_generator.manual_seed(seed)  # captum draws on the CPU; other devices are not touched
         try:
             yield
         finally:

@@ -1,19 +1,19 @@
-"""Greedy rationales (after Vafa et al., "Rationales for Sequential Predictions", 2021): which few units suffice?
+"""Greedy rationales (after Vafa et al., "Rationales for Sequential Predictions", 2021).
 
-With nothing but the protected units in place, add the unit that makes the target likeliest, again and
-again, until the target is what the model predicts. What was added is its rationale, in that order.
+A rationale is a small set of units that suffices for the prediction. The search starts with the protected units only
+and repeatedly adds the unit that makes the target most likely, until the model predicts the target.
 
-The published method fine-tunes the model first, so that it can read texts with gaps. Here it is left as
-it is, and there are two ways to take a unit away:
+The published method first fine-tunes the model on texts with missing words. Here the model is not changed, and units
+are removed in one of two ways:
 
-- replacement: a proposal stands in its place. A few draws are fixed beforehand, the target's
-  log-probability is averaged over them, and it counts as predicted when it is so in most of them.
-- masking: attention looks away from it, and all others keep their positions, as published. The prediction
-  is read off the last unit, which is therefore always part of the rationale; nobody chose it, so it comes
-  last in the order, and has no effect to report.
+- replacement: removed units are replaced by proposals. A few draws are fixed in advance; the log-probability of the
+  target is averaged over them, and the target counts as predicted if it is predicted in most of them.
+- masking: removed units are masked in attention, and all others keep their positions, as published. The prediction is
+  read at the last unit, which is therefore always part of the rationale. It is not chosen by the search, so it is the
+  last in the order and has no effect.
 
-A target that is not the model's prediction even with the whole context can at best keep its rank: the
-search then ends when its rank is no worse than with the whole context, and the row is flagged.
+If the model does not predict the target even with the whole context, the search ends when the rank of the target is no
+worse than with the whole context, and the row is flagged.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,29 +27,29 @@ import numpy as np
 from reagent.case import Case, Floats, Ids, Mask, OutputScores
 from reagent.errors import InputError, UnknownNameError
 from reagent.methods.base import Attribution, Progress, ProgressCallback, no_progress
-from reagent.methods.probing import BLOCK, Reworded, dealt
+from reagent.methods.probing import BATCH, ScoreAdapter, stratified_uniform
 from reagent.models.base import Model
 from reagent.models.masking import Masks, masking
 from reagent.replacers.base import Proposals
 from reagent.validation import check_integer
 
-WAYS = ("replacement", "masking")
-TIE = 5  # decimals of a nat: of units that differ by less, the first is added
+REMOVAL_METHODS = ("replacement", "masking")
+TIE_DECIMALS = 5  # of a nat: among units with equal rounded values, the first is added
 
 
 @dataclass(frozen=True)
 class Greedy:
-    """How units are taken away, and when the rationale is complete."""
+    """Adds the most helpful unit until the target is predicted."""
 
-    by: str = "replacement"  # or masking
-    draws: int = 3  # replacements that stand in for all other units; masking has only one way
-    top_k: int = 1  # the target must be among the model's k likeliest tokens
-    exhaustive: bool = False  # then search all smaller sets too, for the smallest there is
-    max_subsets: int = 20_000  # how many sets that may be, for one target
+    by: str = "replacement"  # removal method: replacement or masking
+    draws: int = 3  # draws of replacements; not used by masking
+    top_k: int = 1  # the target must be among the k most likely tokens
+    exhaustive: bool = False  # also search all smaller sets, for the smallest rationale
+    max_subsets: int = 20_000  # limit of the exhaustive search, for one target
 
     def __post_init__(self) -> None:
-        if self.by not in WAYS:
-            raise UnknownNameError("way to take a unit away", self.by, WAYS)
+        if self.by not in REMOVAL_METHODS:
+            raise UnknownNameError("removal method", self.by, REMOVAL_METHODS)
         for name in ("draws", "top_k", "max_subsets"):
             check_integer("method 'greedy'", name, getattr(self, name), 1)
 
@@ -59,7 +59,7 @@ class Greedy:
 
     @property
     def replaces(self) -> bool:
-        """Whether it needs something to stand in for a unit."""
+        """Whether the method needs a replacer."""
         return self.by == "replacement"
 
     def check(self, model: Model) -> None:
@@ -72,50 +72,54 @@ class Greedy:
         case: Case,
         proposals: Proposals,
         rng: np.random.Generator,
-        report: ProgressCallback = no_progress,
+        on_progress: ProgressCallback = no_progress,
     ) -> Attribution:
         """Explain every output unit, one after another. `steps` is the length of each rationale."""
         masks = masking(model, "method 'greedy' by masking") if self.by == "masking" else None
         units = len(case.units)
-        columns = proposals.choose(dealt(self.draws, units, rng)) if masks is None else np.zeros((1, units), np.int64)
-        work = _Work(report, case, len(columns))
-        found = []
+        if masks is None:
+            columns = proposals.choose(stratified_uniform(self.draws, units, rng))
+        else:
+            columns = np.zeros((1, units), np.int64)
+        meter = _PassMeter(on_progress, case, len(columns))
+        rationales = []
         for t in range(len(case.output)):
             if t not in case.explained_rows:
-                found.append(_unasked(case.protected[: len(case.input) + t]))
+                rationales.append(_unexplained(case.protected[: len(case.input) + t]))
                 continue
-            sets = _Sets(model, case.for_target(t), proposals, columns, masks, work)
-            found.append(self._rationale(sets))
-            work.finish(t)
+            subsets = _SubsetScorer(model, case.for_target(t), proposals, columns, masks, meter)
+            rationales.append(self._search(subsets))
+            meter.finish(t)
         return Attribution(
-            scores=[rationale.scores for rationale in found],
-            effects=[rationale.effects for rationale in found],
+            scores=[rationale.scores for rationale in rationales],
+            effects=[rationale.effects for rationale in rationales],
             effect_unit="nats",
-            steps=[rationale.length for rationale in found],
-            stopped=[rationale.stopped for rationale in found],
+            steps=[rationale.length for rationale in rationales],
+            stopped=[rationale.stopped for rationale in rationales],
             runs=[],
-            probes=work.done - work.tests,
-            stopping_tests=work.tests,
+            probes=meter.done - meter.tests,
+            stopping_tests=meter.tests,
         )
 
-    def _rationale(self, sets: "_Sets") -> "_Rationale":
-        rank = sets.whole()
-        sets.enough = max(self.top_k, rank + 1)
-        order = _grow(sets, range(len(sets.free)))
+    def _search(self, subsets: "_SubsetScorer") -> "_Rationale":
+        rank = subsets.original_rank()
+        subsets.max_rank = max(self.top_k, rank + 1)
+        order = _add_greedily(subsets, range(len(subsets.free)))
         if self.exhaustive:
-            order = _grow(sets, _smallest(sets, len(order.units), self.max_subsets) or order.units)
-        return sets.rationale(order, relaxed=rank >= self.top_k)
+            smallest = _smallest_subset(subsets, len(order.units), self.max_subsets)
+            order = _add_greedily(subsets, smallest or order.units)
+        return subsets.rationale(order, relaxed=rank >= self.top_k)
 
 
 class _Order(NamedTuple):
-    """What was added, one after another, and by how many nats that raised the target."""
+    """Units in the order in which they were added, and the gain in the value of the target from each, in nats."""
 
     units: list[int]  # indices of free units
     gains: list[float]
 
 
 class _Rationale(NamedTuple):
-    """One row of the answer."""
+    """The rationale of one target, as a row of the attribution."""
 
     scores: Floats
     effects: Floats
@@ -123,123 +127,124 @@ class _Rationale(NamedTuple):
     stopped: str
 
 
-def _unasked(protected: Mask) -> _Rationale:
+def _unexplained(protected: Mask) -> _Rationale:
     return _Rationale(~protected / max((~protected).sum(), 1), np.zeros(len(protected)), 0, "unasked")
 
 
-def _grow(sets: "_Sets", among: Sequence[int]) -> _Order:
-    """Add the unit that helps most until the target is predicted; only units of `among` are tried."""
-    kept = np.zeros((1, len(sets.free)), dtype=np.bool_)
+def _add_greedily(subsets: "_SubsetScorer", candidates: Sequence[int]) -> _Order:
+    """Add the most helpful of the `candidates` until the target is predicted or all are added."""
+    kept = np.zeros((1, len(subsets.free)), dtype=np.bool_)
     units: list[int] = []
     gains: list[float] = []
-    (value,), (predicted,) = sets.ask(kept)
-    while not predicted and len(units) < len(among):
-        rest = [unit for unit in among if unit not in units]
-        tried = np.repeat(kept, len(rest), axis=0)
-        tried[np.arange(len(rest)), rest] = True
-        values, enough = sets.ask(tried)
-        best = int(np.argmax(np.round(values, TIE)))
+    (value,), (predicted,) = subsets.score(kept)
+    while not predicted and len(units) < len(candidates):
+        rest = [unit for unit in candidates if unit not in units]
+        extended = np.repeat(kept, len(rest), axis=0)
+        extended[np.arange(len(rest)), rest] = True
+        values, enough = subsets.score(extended)
+        best = int(np.argmax(np.round(values, TIE_DECIMALS)))
         units.append(rest[best])
         gains.append(float(values[best] - value))
-        kept, value, predicted = tried[[best]], values[best], enough[best]
+        kept, value, predicted = extended[[best]], values[best], enough[best]
     return _Order(units, gains)
 
 
-def _smallest(sets: "_Sets", found: int, most: int) -> list[int]:
-    """The smallest set of less than `found` units that predicts the target, the best of its size; else none."""
-    n = len(sets.free)
-    count = sum(comb(n, size) for size in range(1, found))
-    if count > most:
+def _smallest_subset(subsets: "_SubsetScorer", greedy_size: int, max_subsets: int) -> list[int]:
+    """The smallest set of fewer than `greedy_size` units that predicts the target, the best of its size; or none."""
+    n = len(subsets.free)
+    count = sum(comb(n, size) for size in range(1, greedy_size))
+    if count > max_subsets:
         raise InputError(
-            f"the smallest rationale of {sets.case.completion!r} may be any of {count} sets of less than {found} of "
-            f"its {n} units, more than max_subsets = {most}: shorten the prompt, take larger units or allow more"
+            f"the smallest rationale of {subsets.case.completion!r} may be any of {count} sets of fewer than "
+            f"{greedy_size} of its {n} units, more than max_subsets = {max_subsets}: shorten the prompt, use larger "
+            f"units or allow more"
         )
-    sets.work.total += count * len(sets.columns)
-    for size in range(1, found):
+    subsets.meter.total += count * len(subsets.columns)
+    for size in range(1, greedy_size):
         best: tuple[float, list[int]] | None = None
-        for some in _blocks(combinations(range(n), size)):
-            kept = np.zeros((len(some), n), dtype=np.bool_)
-            kept[np.arange(len(some))[:, None], some] = True
-            values, predicted = sets.ask(kept)
+        for batch in _batches(combinations(range(n), size)):
+            kept = np.zeros((len(batch), n), dtype=np.bool_)
+            kept[np.arange(len(batch))[:, None], batch] = True
+            values, predicted = subsets.score(kept)
             for i in np.flatnonzero(predicted):
                 if best is None or values[i] > best[0]:
-                    best = float(values[i]), list(some[i])
+                    best = float(values[i]), list(batch[i])
         if best is not None:
             return best[1]
     return []
 
 
-def rationale_ratio(found: Sequence[int], smallest: Sequence[int]) -> float:
-    """How many times longer rationales are than they need be: the mean ratio of lengths over targets.
+def rationale_ratio(lengths: Sequence[int], smallest: Sequence[int]) -> float:
+    """Mean ratio over targets of the length of a rationale to the smallest possible length.
 
-    The lengths are `steps` of a search, and of the same search with `exhaustive=True` and the same seed. A
-    rationale of no unit is as short as can be.
+    The lengths are the `steps` of a search, and of the same search with `exhaustive=True` and the same seed. The ratio
+    of an empty rationale is 1.
 
     >>> rationale_ratio([3, 2, 0], [2, 2, 0])
     1.1666666666666667
     """
-    return float(np.mean([a / b if b else 1.0 for a, b in zip(found, smallest, strict=True)]))
+    return float(np.mean([a / b if b else 1.0 for a, b in zip(lengths, smallest, strict=True)]))
 
 
 @dataclass
-class _Sets:
-    """Sets of context units, and what the model makes of one target when only these are in place."""
+class _SubsetScorer:
+    """Scores one target when only a subset of its context units is kept. Each subset is scored once."""
 
     model: Model
-    case: Case  # with one output unit alone
+    case: Case  # of one output unit only, see `Case.for_target`
     proposals: Proposals
     columns: Ids  # [draws, units] of the whole text
     masks: Masks | None
-    work: "_Work"
-    enough: int = 1  # the target counts as predicted below this rank
-    known: dict[bytes, tuple[float, bool]] = field(default_factory=dict)  # a set is asked about once
+    meter: "_PassMeter"
+    max_rank: int = 1  # the target counts as predicted if its rank is below
+    cache: dict[bytes, tuple[float, bool]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         n = len(self.case.input)
-        held = self.case.input[-1]  # the prediction is read off it
-        away = ~self.case.protected[:n] if self.masks else self.proposals.replaceable[:n].copy()
-        self.held = n - 1 if self.masks and not held.protected else None
-        if self.held is not None:
-            away[self.held] = False
-        self.free: Ids = np.flatnonzero(away)
+        last = self.case.input[-1]  # with masking, the prediction is read at it
+        removable = ~self.case.protected[:n] if self.masks else self.proposals.replaceable[:n].copy()
+        self.always_kept = n - 1 if self.masks and not last.protected else None
+        if self.always_kept is not None:
+            removable[self.always_kept] = False
+        self.free: Ids = np.flatnonzero(removable)
 
-    def whole(self) -> int:
+    def original_rank(self) -> int:
         """The rank of the target with the whole context."""
-        self.work.add(1, tests=1)
+        self.meter.add(1, tests=1)
         return int(self.case.score_outputs(self.model, self.case.ids[None]).rank[0, 0])
 
-    def ask(self, kept: Mask) -> tuple[Floats, Mask]:
-        """Value of the target with the sets [batch, free units] in place, and whether it is predicted."""
+    def score(self, kept: Mask) -> tuple[Floats, Mask]:
+        """Value of the target for each subset [batch, free units], and whether the target is predicted."""
         keys = [row.tobytes() for row in kept]
-        new = [i for i, key in enumerate(keys) if key not in self.known]
-        step = max(1, BLOCK // len(self.columns))
+        new = [i for i, key in enumerate(keys) if key not in self.cache]
+        step = max(1, BATCH // len(self.columns))
         for begin in range(0, len(new), step):
-            some = new[begin : begin + step]
-            answers = self._masked(kept[some]) if self.masks else self._replaced(kept[some])
-            self.work.add(len(answers.value), tests=0)
-            values = answers.value.reshape(len(some), -1).mean(1)  # over draws
-            predicted = (answers.rank < self.enough).reshape(len(some), -1).mean(1) > 0.5
-            self.known.update(zip((keys[i] for i in some), zip(values, predicted, strict=True), strict=True))
-        values, predicted = zip(*(self.known[key] for key in keys), strict=True)
+            batch = new[begin : begin + step]
+            outputs = self._score_masked(kept[batch]) if self.masks else self._score_replaced(kept[batch])
+            self.meter.add(len(outputs.value), tests=0)
+            values = outputs.value.reshape(len(batch), -1).mean(1)  # over draws
+            predicted = (outputs.rank < self.max_rank).reshape(len(batch), -1).mean(1) > 0.5
+            self.cache.update(zip((keys[i] for i in batch), zip(values, predicted, strict=True), strict=True))
+        values, predicted = zip(*(self.cache[key] for key in keys), strict=True)
         return np.array(values), np.array(predicted)
 
-    def _replaced(self, kept: Mask) -> OutputScores:
+    def _score_replaced(self, kept: Mask) -> OutputScores:
         draws = len(self.columns)
         columns = np.tile(self.columns[:, self.free], (len(kept), 1))  # [batch · draws, free units]
         sequences = self.proposals.apply(~np.repeat(kept, draws, axis=0), columns, self.free)
         return self.case.score_outputs(self.model, sequences[:, : len(self.case.ids)])
 
-    def _masked(self, kept: Mask) -> OutputScores:
+    def _score_masked(self, kept: Mask) -> OutputScores:
         assert self.masks is not None
         visible = np.ones((len(kept), len(self.case.units)), dtype=np.bool_)
         visible[:, self.free] = kept
         keep, masks = visible[:, self.case.unit_of], self.masks  # [batch, length]
-        looking_away = Reworded(self.model, lambda s, p, t: masks.score_masked(s, keep, p, t))
-        return self.case.score_outputs(looking_away, np.tile(self.case.ids, (len(kept), 1)))
+        masked = ScoreAdapter(lambda s, p, t: masks.score_masked(s, keep, p, t))
+        return self.case.score_outputs(masked, np.tile(self.case.ids, (len(kept), 1)))
 
     def rationale(self, order: _Order, relaxed: bool) -> _Rationale:
-        """As scores: 1 over the place in the order, the unit that must stay last; as effects: the gains."""
-        units = [int(self.free[i]) for i in order.units] + ([] if self.held is None else [self.held])
+        """Scores are 1 / position in the order, with the unit that is always kept last; effects are the gains."""
+        units = [int(self.free[i]) for i in order.units] + ([] if self.always_kept is None else [self.always_kept])
         scores, effects = np.zeros((2, len(self.case.input)))
         effects[units[: len(order.gains)]] = order.gains
         if units:
@@ -250,26 +255,30 @@ class _Sets:
         return _Rationale(scores / scores.sum(), effects, len(units), stopped)
 
 
-class _Work:
-    """Counts passes, and tells how many are left at most: n + … + 1 sets for a target that needs all its n units."""
+class _PassMeter:
+    """Counts passes, and reports progress against the largest possible number.
 
-    def __init__(self, report: ProgressCallback, case: Case, draws: int) -> None:
-        self.report, self.done, self.tests = report, 0, 0
+    A target that needs all its n units takes n + … + 1 subsets.
+    """
+
+    def __init__(self, on_progress: ProgressCallback, case: Case, draws: int) -> None:
+        self.on_progress, self.done, self.tests = on_progress, 0, 0
         sizes = np.arange(len(case.input), len(case.units))
-        self.most = 1 + draws * (1 + sizes * (sizes + 1) // 2)  # of each target
-        self.most[[t for t in range(len(sizes)) if t not in case.explained_rows]] = 0
-        self.total = int(self.most.sum())
+        self.max_passes = 1 + draws * (1 + sizes * (sizes + 1) // 2)  # [targets]
+        self.max_passes[[t for t in range(len(sizes)) if t not in case.explained_rows]] = 0
+        self.total = int(self.max_passes.sum())
 
     def add(self, passes: int, tests: int) -> None:
         self.done += passes
         self.tests += tests
         self.total = max(self.total, self.done)
-        self.report(Progress(self.done, self.total, "passes"))
+        self.on_progress(Progress(self.done, self.total, "passes"))
 
     def finish(self, target: int) -> None:
-        self.total = self.done + int(self.most[target + 1 :].sum())
+        """Reduce the total to the passes so far plus the most that later targets can take."""
+        self.total = self.done + int(self.max_passes[target + 1 :].sum())
 
 
-def _blocks(sets: Iterator[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
-    while some := list(islice(sets, 1024)):
-        yield some
+def _batches(subsets: Iterator[tuple[int, ...]]) -> Iterator[list[tuple[int, ...]]]:
+    while batch := list(islice(subsets, 1024)):
+        yield batch

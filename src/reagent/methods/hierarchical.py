@@ -1,7 +1,7 @@
-"""Coarse to fine: a long text is explained by large units first, then by small ones inside those that matter.
+"""Hierarchical attribution: explain a long text by large units, then by smaller units inside the important ones.
 
-The scores add up across levels: what a sentence scored is shared out among its words by what they score
-inside it, and a sentence that is not opened keeps its score. Effects are each measured at their own level.
+Scores add up across levels. The score of an expanded unit is distributed among its parts in proportion to their own
+scores; a unit that is not expanded keeps its score. Effects are measured at the level of their own unit.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,132 +15,135 @@ from reagent.methods.base import Attribution, Method, Progress
 from reagent.models.base import Model
 from reagent.replacers.base import Proposals
 
-COVERED = 0.8  # units are opened until they hold this share of the score …
-MOST_TOKENS = 96  # … or so many tokens
-Groups = Sequence[int | None]  # for every token of the prompt its unit; None: never touched
+EXPANDED_SHARE = 0.8  # units are expanded until they cover this share of the score …
+MAX_EXPANDED_TOKENS = 96  # … or this number of tokens
+Groups = Sequence[int | None]  # the unit of every prompt token; None: the token is protected
 
 
 @runtime_checkable
-class Divisible(Protocol):
-    """Can go from coarse to fine (needed by several levels)."""
+class SupportsHierarchy(Protocol):
+    """A method that can divide its work between levels (needed by several levels)."""
 
-    def part(self, level: int, levels: int) -> Method:
-        """The method with its share of the probes."""
+    def for_level(self, level: int, levels: int) -> Method:
+        """The same method with its share of the probes."""
         ...
 
 
-class Stage(NamedTuple):
-    """One level: how the case was cut, what could stand in for its units, and what was found."""
+class LevelResult(NamedTuple):
+    """The result of one level: its units, their proposals and their attribution."""
 
     case: Case
     proposals: Proposals
-    found: Attribution
+    attribution: Attribution
 
 
-Look = Callable[[Progress, list[Stage]], None]  # progress, and the stages so far where there is a picture to show
+# Called with the progress, and with the results so far if there is a partial result, otherwise with an empty list.
+LevelProgressCallback = Callable[[Progress, list[LevelResult]], None]
 
 
-def attribute(
+def attribute_hierarchically(
     method: Method,
     model: Model,
     case: Case,
     proposals: Proposals,
-    cuts: Sequence[Groups],
+    groupings: Sequence[Groups],
     rng: np.random.Generator,
-    look: Look,
-) -> list[Stage]:
-    """Explain `case`, which is cut into tokens, by `cuts` from coarse to fine; the last stage is the answer."""
-    stages: list[Stage] = []
-    groups = cuts[0]
-    for level, (cut, own) in enumerate(zip(cuts, [rng] if len(cuts) == 1 else rng.spawn(len(cuts)), strict=True)):
-        opened = _most_important(stages[-1]) if stages else None
-        if opened is not None:
-            groups = _refined(groups, cut, stages[-1].case, opened)
-        now = case.grouped(groups)
-        table = proposals.grouped(now, own)
-        if opened is not None:
-            table = table.restricted_to(opened[stages[-1].case.unit_of[now.unit_starts[:-1]]])
-        if proposals.replaceable.any() and not table.replaceable[: len(now.input)].any():
-            raise InputError(
-                "there is nothing to replace: the replacer has no proposal for any part that was asked about"
-            )
+    on_progress: LevelProgressCallback,
+) -> list[LevelResult]:
+    """Explain `case`, whose units are tokens, by `groupings` from coarse to fine. The last result is the finest."""
+    results: list[LevelResult] = []
+    groups = groupings[0]
+    generators = [rng] if len(groupings) == 1 else rng.spawn(len(groupings))
+    for level, (grouping, own_rng) in enumerate(zip(groupings, generators, strict=True)):
+        expanded = _units_to_expand(results[-1]) if results else None
+        if expanded is not None:
+            groups = _refine(groups, grouping, results[-1].case, expanded)
+        units = case.grouped(groups)
+        table = proposals.grouped(units, own_rng)
+        if expanded is not None:
+            table = table.restricted_to(expanded[results[-1].case.unit_of[units.unit_starts[:-1]]])
+        if proposals.replaceable.any() and not table.replaceable[: len(units.input)].any():
+            raise InputError("there is nothing to replace: the replacer has no proposal for any of the requested units")
 
-        def report(told: Progress, now: Case = now, table: Proposals = table) -> None:
-            done = stages[-1].found.probes if stages else 0
-            found = told.partial
-            seen = [*stages, _stage(now, table, found, stages)] if isinstance(found, Attribution) else []
-            look(Progress(told.done + done, told.total + done, told.unit), seen)
+        def report(progress: Progress, units: Case = units, table: Proposals = table) -> None:
+            done = results[-1].attribution.probes if results else 0
+            partial = progress.partial
+            shown = [*results, _result(units, table, partial, results)] if isinstance(partial, Attribution) else []
+            on_progress(Progress(progress.done + done, progress.total + done, progress.unit), shown)
 
-        part = method.part(level, len(cuts)) if isinstance(method, Divisible) else method
-        stages.append(_stage(now, table, part.attribute(model, now, table, own, report), stages))
-    return stages
-
-
-def _stage(case: Case, proposals: Proposals, found: Attribution, before: list[Stage]) -> Stage:
-    return Stage(case, proposals, _shared_out(found, case, before[-1], proposals.replaceable) if before else found)
+        part = method.for_level(level, len(groupings)) if isinstance(method, SupportsHierarchy) else method
+        results.append(_result(units, table, part.attribute(model, units, table, own_rng, report), results))
+    return results
 
 
-def _most_important(stage: Stage) -> Mask:
-    """Which units to open: those of the prompt that score most, on average over the output; [units]."""
-    case, found = stage.case, stage.found
-    score = np.mean([row[: len(case.input)] for row in found.scores], axis=0)
-    opened, held, tokens = np.zeros(len(case.units), dtype=np.bool_), 0.0, 0
+def _result(case: Case, proposals: Proposals, attribution: Attribution, coarser: list[LevelResult]) -> LevelResult:
+    if coarser:
+        attribution = _combine(attribution, case, coarser[-1], proposals.replaceable)
+    return LevelResult(case, proposals, attribution)
+
+
+def _units_to_expand(result: LevelResult) -> Mask:
+    """The prompt units with the highest scores on average over the output, [units]."""
+    case, attribution = result.case, result.attribution
+    score = np.mean([row[: len(case.input)] for row in attribution.scores], axis=0)
+    expanded, covered, tokens = np.zeros(len(case.units), dtype=np.bool_), 0.0, 0
     for i in np.argsort(-score, kind="stable"):
         size = len(case.input[i].ids)
-        if score[i] > 0 and not (opened.any() and tokens + size > MOST_TOKENS):
-            opened[i], held, tokens = True, held + score[i], tokens + size
-        if held >= COVERED * score.sum():
+        if score[i] > 0 and not (expanded.any() and tokens + size > MAX_EXPANDED_TOKENS):
+            expanded[i], covered, tokens = True, covered + score[i], tokens + size
+        if covered >= EXPANDED_SHARE * score.sum():
             break
-    return opened
+    return expanded
 
 
-def _refined(groups: Groups, finer: Groups, coarse: Case, opened: Mask) -> list[int | None]:
-    """Tokens of opened units in their finer groups, the others as they were."""
+def _refine(groups: Groups, finer: Groups, coarse: Case, expanded: Mask) -> list[int | None]:
+    """Groups of the next level: finer groups inside expanded units, the same groups elsewhere."""
     numbers: dict[tuple[int, ...], int] = {}
     refined: list[int | None] = []
     for group, fine, unit in zip(groups, finer, coarse.unit_of, strict=False):
-        key = (int(unit), -1 if fine is None else fine) if opened[unit] else (int(unit),)
+        key = (int(unit), -1 if fine is None else fine) if expanded[unit] else (int(unit),)
         refined.append(None if group is None else numbers.setdefault(key, len(numbers)))
     return refined
 
 
-def _shared_out(found: Attribution, case: Case, before: Stage, fresh: Mask) -> Attribution:
-    """The finer answer: what a unit scored before is shared out among its parts; what was not opened stays.
+def _combine(finer: Attribution, case: Case, coarser: LevelResult, fresh: Mask) -> Attribution:
+    """The attribution of both levels together, in the units of the finer one.
 
-    A part of an opened unit that cannot be replaced has no share.
+    `fresh` marks the units that the finer level replaced. The score of an expanded unit is distributed among its fresh
+    parts; its other parts get 0. A unit that was not expanded keeps its row entries.
     """
-    parents = before.case.unit_of[case.unit_starts[:-1]]  # [units]
-    opened = np.bincount(parents, fresh)[parents] > 0
+    parents = coarser.case.unit_of[case.unit_starts[:-1]]  # [units]
+    expanded = np.bincount(parents, fresh)[parents] > 0
 
-    def mixed(new: list[Floats], old: list[Floats]) -> list[Floats]:
+    def merge(new: list[Floats], old: list[Floats]) -> list[Floats]:
         return [
-            np.where(opened[: len(row)], np.where(fresh[: len(row)], row, 0.0), above[parents[: len(row)]])
-            for row, above in zip(new, old, strict=True)
+            np.where(expanded[: len(row)], np.where(fresh[: len(row)], row, 0.0), parent_row[parents[: len(row)]])
+            for row, parent_row in zip(new, old, strict=True)
         ]
 
-    def kept(new: list[Floats] | None, old: list[Floats] | None) -> list[Floats] | None:
-        return None if new is None or old is None else mixed(new, old)
+    def merge_optional(new: list[Floats] | None, old: list[Floats] | None) -> list[Floats] | None:
+        return None if new is None or old is None else merge(new, old)
 
-    shares = [_shares(row, parents[: len(row)], fresh[: len(row)]) for row in found.scores]
-    parts = [share * above[parents[: len(share)]] for share, above in zip(shares, before.found.scores, strict=True)]
+    before = coarser.attribution
+    shares = [_shares(row, parents[: len(row)], fresh[: len(row)]) for row in finer.scores]
+    parts = [share * row[parents[: len(share)]] for share, row in zip(shares, before.scores, strict=True)]
     return Attribution(
-        scores=mixed(parts, before.found.scores),
-        effects=kept(found.effects, before.found.effects),
-        stderr=kept(found.stderr, before.found.stderr),
-        effect_unit=found.effect_unit,
-        steps=[a + b for a, b in zip(found.steps, before.found.steps, strict=True)],
+        scores=merge(parts, before.scores),
+        effects=merge_optional(finer.effects, before.effects),
+        stderr=merge_optional(finer.stderr, before.stderr),
+        effect_unit=finer.effect_unit,
+        steps=[a + b for a, b in zip(finer.steps, before.steps, strict=True)],
         stopped=[
-            old if old in ("unsettled", "few") else new
-            for new, old in zip(found.stopped, before.found.stopped, strict=True)
+            old if old in ("unsettled", "few") else new for new, old in zip(finer.stopped, before.stopped, strict=True)
         ],
-        runs=found.runs,
-        probes=found.probes + before.found.probes,
-        stopping_tests=found.stopping_tests + before.found.stopping_tests,
+        runs=finer.runs,
+        probes=finer.probes + before.probes,
+        stopping_tests=finer.stopping_tests + before.stopping_tests,
     )
 
 
 def _shares(row: Floats, parents: Ids, fresh: Mask) -> Floats:
-    """Each unit's share of what its parent's opened parts score together; equal shares where they score nothing."""
+    """The share of each fresh unit in the total score of its parent's fresh parts; equal shares if the total is 0."""
     own = np.where(fresh, row, 0.0)
     total, count = np.bincount(parents, own)[parents], np.bincount(parents, fresh)[parents]
     equal = fresh / np.maximum(count, 1)

@@ -1,12 +1,12 @@
-"""LIME (Ribeiro, Singh and Guestrin, 2016): a linear model of which units were kept, fitted around the text.
+"""LIME (Ribeiro, Singh and Guestrin, 2016): a local linear model of the target's log-probability.
 
-Samples replace each unit with probability 1/2; those more like the text count more; a weighted ridge
-regression then says what keeping each unit is worth. Captum runs it (`LimeBase` and its similarity kernel).
-The regression alone is ours: captum's exact one needs scikit-learn, which we do not, and its own, by
-gradient descent, stops far from the answer.
+A sample replaces each unit with probability 1/2. Samples that are more similar to the text get a larger weight. The
+coefficients of a weighted ridge regression on the kept units are the effects. Captum provides `LimeBase` and the
+similarity kernel. The ridge regression is implemented here, because captum's exact regression requires scikit-learn
+and its regression by gradient descent stops far from the solution.
 
-One pass over prompt and continuation answers for every target, so all targets share the samples, and
-captum is handed answers that are already there. For target t the features are the units before it.
+One pass scores all targets, so all targets share the samples, and captum receives values that are already computed.
+The features of target t are the units before it.
 """
 
 from dataclasses import asdict, dataclass
@@ -16,8 +16,8 @@ import numpy as np
 
 from reagent.case import Case, Floats, Mask
 from reagent.methods.base import Attribution, ProgressCallback, no_progress
-from reagent.methods.normalization import check_how
-from reagent.methods.probing import Probing, attribution, rows
+from reagent.methods.normalization import check_normalization
+from reagent.methods.probing import ProbeRunner, make_attribution, rows_per_target
 from reagent.models.base import Model
 from reagent.replacers.base import Proposals
 from reagent.validation import check_integer, check_range
@@ -28,21 +28,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Lime:
-    """How the neighbourhood of the text is sampled, and how the linear model is fitted to it."""
+    """Fits a linear model to texts in which about half of the units are replaced."""
 
     samples: int = 512
     ratio: float = 0.5  # probability that a unit is replaced
-    width: float = 25.0  # of the kernel exp(−d² / 2 width²), d = 100 · cosine distance: LIME's own for text
-    alpha: float = 1.0  # strength of the ridge: LIME's own
-    scores: str = "positive"  # how effects become scores, see scores.py
+    width: float = 25.0  # of the kernel exp(−d² / 2 width²), d = 100 · cosine distance: LIME's default for text
+    alpha: float = 1.0  # ridge penalty: LIME's default
+    scores: str = "positive"  # normalization, see normalization.py
 
     def __post_init__(self) -> None:
         owner = "method 'lime'"
         check_integer(owner, "samples", self.samples, 1)
         check_range(owner, "ratio", self.ratio, 1e-9, 1)
-        check_range(owner, "width", self.width, 1)  # narrower, and every sample weighs nothing
+        check_range(owner, "width", self.width, 1)  # below 1, all weights underflow to 0
         check_range(owner, "alpha", self.alpha, 1e-9)
-        check_how(self.scores)
+        check_normalization(self.scores)
 
     @property
     def info(self) -> dict[str, Any]:
@@ -54,26 +54,28 @@ class Lime:
         case: Case,
         proposals: Proposals,
         rng: np.random.Generator,
-        report: ProgressCallback = no_progress,
+        on_progress: ProgressCallback = no_progress,
     ) -> Attribution:
         """Explain all output units with the same samples."""
-        probing = Probing(model, case, proposals, report, total=self.samples)
-        free = probing.free
-        choosing, drawing = rng.spawn(2)
-        replaced = choosing.random((self.samples, len(free))) < self.ratio
-        costs = probing.costs(replaced, proposals.choose(drawing.random(replaced.shape), free))
-        # The text itself is a sample too, as in LIME; it costs nothing and needs no pass.
+        runner = ProbeRunner(model, case, proposals, on_progress, total=self.samples)
+        free = runner.free
+        mask_rng, candidate_rng = rng.spawn(2)
+        replaced = mask_rng.random((self.samples, len(free))) < self.ratio
+        columns = proposals.choose(candidate_rng.random(replaced.shape), free)
+        drops = runner.replacement_effects(replaced, columns)
+        # As in LIME, the original text is also a sample; its drop is 0 and needs no pass.
         kept = np.concatenate([np.ones((1, len(free)), dtype=np.bool_), ~replaced])
-        gains = -np.concatenate([np.zeros((1, costs.shape[1])), costs])
+        values = -np.concatenate([np.zeros((1, drops.shape[1])), drops])
         effects = np.zeros((len(free), len(case.output)))
         for t in range(len(case.output)):
             before = int(np.searchsorted(free, len(case.input) + t))
             if before:
-                effects[:before, t] = self._worth(kept[:, :before], gains[:, t])
-        return attribution(case, self.scores, rows(case, free, effects), None, self.samples, probing.done)
+                effects[:before, t] = self._coefficients(kept[:, :before], values[:, t])
+        rows = rows_per_target(case, free, effects)
+        return make_attribution(case, self.scores, rows, None, self.samples, runner.done)
 
-    def _worth(self, kept: Mask, gains: Floats) -> Floats:
-        """The coefficients of the linear model, through captum; `kept` is [samples, features]."""
+    def _coefficients(self, kept: Mask, values: Floats) -> Floats:
+        """Coefficients of the linear model, computed through captum; `kept` is [samples, features]."""
         import torch
         from captum.attr import LimeBase
         from captum.attr._core.lime import get_exp_kernel_similarity_function
@@ -83,24 +85,24 @@ class Lime:
         def samples(_text: torch.Tensor) -> Any:
             yield from features[:, None]  # one by one, [1, features] each
 
-        lime = LimeBase(
-            forward_func=lambda _: torch.from_numpy(gains),  # captum asks once, for all samples in their order
-            interpretable_model=_Ridge(self.alpha),
-            similarity_func=get_exp_kernel_similarity_function("cosine", self.width / 100),
+        lime = LimeBase(  # minimises Eq. 2 of the paper, Σ π(z) (f(z) − g(z))², plus the ridge penalty
+            forward_func=lambda _: torch.from_numpy(values),  # f; captum calls it once, for all samples in order
+            interpretable_model=_Ridge(self.alpha),  # g
+            similarity_func=get_exp_kernel_similarity_function("cosine", self.width / 100),  # π
             perturb_func=samples,
             perturb_interpretable_space=True,
             from_interp_rep_transform=lambda sample, _text: sample,
             to_interp_rep_transform=None,
         )
         text = torch.ones(1, kept.shape[1])
-        found = lime.attribute(text, n_samples=len(features), perturbations_per_eval=len(features))
-        return np.asarray(found.numpy())
+        coefficients = lime.attribute(text, n_samples=len(features), perturbations_per_eval=len(features))
+        return np.asarray(coefficients.numpy())
 
 
 class _Ridge:
-    """Weighted ridge regression with an intercept, in the form of captum's interpretable models.
+    """Weighted ridge regression with an intercept, with the interface of captum's interpretable models.
 
-    Exact, and with no random number: captum's own linear layers and loaders draw from torch's global generator.
+    The solution is exact and uses no random numbers; captum's own linear models draw from torch's global generator.
     """
 
     def __init__(self, alpha: float) -> None:
@@ -108,11 +110,11 @@ class _Ridge:
         self.coefficients = np.zeros(0)
 
     def fit(self, train_data: Any) -> None:
-        x, y, weights = (part.double().numpy() for part in train_data.dataset.tensors)
-        middle, level = np.average(x, axis=0, weights=weights), np.average(y, weights=weights)
-        weighted = (x - middle).T * weights  # [features, samples]
-        gram = weighted @ (x - middle) + self.alpha * np.eye(x.shape[1])
-        self.coefficients = np.linalg.solve(gram, weighted @ (y - level))
+        x, y, weights = (tensor.double().numpy() for tensor in train_data.dataset.tensors)
+        x_mean, y_mean = np.average(x, axis=0, weights=weights), np.average(y, weights=weights)
+        weighted = (x - x_mean).T * weights  # [features, samples]
+        gram = weighted @ (x - x_mean) + self.alpha * np.eye(x.shape[1])
+        self.coefficients = np.linalg.solve(gram, weighted @ (y - y_mean))
 
     def representation(self) -> "torch.Tensor":
         import torch

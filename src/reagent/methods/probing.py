@@ -1,4 +1,4 @@
-"""What several methods share: dealing replacements, asking what they cost, and the rows of the answer."""
+"""Code shared by the perturbation methods: stratified draws, effects of probes, and rows of an Attribution."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -7,130 +7,130 @@ import numpy as np
 
 from reagent.case import Case, Floats, Ids, Mask, TargetScores
 from reagent.methods.base import Attribution, Progress, ProgressCallback
-from reagent.methods.effects import stretch
-from reagent.methods.normalization import share
-from reagent.models.base import Meter, Model
+from reagent.methods.effects import t_to_normal_ratio
+from reagent.methods.normalization import normalize
+from reagent.models.base import Model
 from reagent.replacers.base import Proposals
 
-BLOCK = 64  # sequences asked at once, and between two reports of progress
+BATCH = 64  # sequences scored between two reports of progress
 
 
-def dealt(draws: int, size: int, rng: np.random.Generator) -> Floats:
-    """Numbers in [0, 1) that choose among proposals, [draws, size].
+def stratified_uniform(draws: int, size: int, rng: np.random.Generator) -> Floats:
+    """Numbers in [0, 1) that choose candidates, [draws, size].
 
-    Those of one unit fall once into each of `draws` equal parts, so that its proposals are used evenly.
+    Each column has one number in each of `draws` equal intervals, so that the candidates of a unit are used evenly.
 
-    >>> np.sort((4 * dealt(4, 2, np.random.default_rng(0))).astype(int), axis=0).T.tolist()
+    >>> np.sort((4 * stratified_uniform(4, 2, np.random.default_rng(0))).astype(int), axis=0).T.tolist()
     [[0, 1, 2, 3], [0, 1, 2, 3]]
     """
-    part = rng.permuted(np.tile(np.arange(draws)[:, None], size), axis=0)
-    return np.asarray((part + rng.random((draws, size))) / draws)
+    stratum = rng.permuted(np.tile(np.arange(draws)[:, None], size), axis=0)
+    return np.asarray((stratum + rng.random((draws, size))) / draws)
 
 
 @dataclass
-class Probing:
-    """Asks about texts in which some units are replaced, for all output units at once, and tells how far it is."""
+class ProbeRunner:
+    """Scores probes in batches, for all targets at once, and reports progress."""
 
     model: Model
     case: Case
     proposals: Proposals
-    report: ProgressCallback
-    total: int = 0
+    on_progress: ProgressCallback
+    total: int = 0  # probes planned
     done: int = field(default=0, init=False)
 
     @property
     def free(self) -> Ids:
-        """The units that can be replaced and stand before some target."""
+        """Units that can be replaced and precede at least one target."""
         return np.flatnonzero(self.proposals.replaceable[:-1])
 
-    def costs(self, replaced: Mask, columns: Ids) -> Floats:
-        """What replacing the marked free units costs each target, [rows, targets]; one pass for each row."""
+    def replacement_effects(self, replaced: Mask, columns: Ids) -> Floats:
+        """Drop in the value of each target when the marked free units are replaced, [probes, targets]."""
         columns = np.broadcast_to(columns, replaced.shape)
-        return self._in_blocks(
+        return self._effects(
             len(replaced),
-            lambda rows: self.proposals.apply(replaced[rows], columns[rows], self.free),
+            lambda batch: self.proposals.apply(replaced[batch], columns[batch], self.free),
             lambda sequences: self.case.score_outputs(self.model, sequences).value,
         )
 
-    def costs_without(self, units: Ids) -> Floats:
-        """What leaving each of `units` out costs each target, [units, targets]; units of one length are asked at once.
+    def deletion_effects(self, units: Ids) -> Floats:
+        """Drop in the value of each target when each of `units` is deleted, [units, targets].
 
-        A number counts only for targets that stand after the unit and still have something before them.
+        A number is valid only for targets that follow the unit and still have something before them. Units of the
+        same length are scored together, because the sequences of a batch must have one length.
         """
         sizes = np.diff(self.case.unit_starts)[units]
-        costs = np.empty((len(units), len(self.case.output)))
+        effects = np.empty((len(units), len(self.case.output)))
         for size in np.unique(sizes):
-            costs[sizes == size] = self._shorter(units[sizes == size], int(size))
-        return costs
+            effects[sizes == size] = self._equal_length_deletions(units[sizes == size], int(size))
+        return effects
 
-    def _shorter(self, units: Ids, by: int) -> Floats:
-        """The same for units that all have `by` tokens."""
+    def _equal_length_deletions(self, units: Ids, size: int) -> Floats:
+        """`deletion_effects` of units that all have `size` tokens."""
 
-        def texts(some: slice) -> Ids:
-            return np.array([self.case.ids[self.case.unit_of != unit] for unit in units[some]])
+        def shortened(batch: slice) -> Ids:
+            return np.array([self.case.ids[self.case.unit_of != unit] for unit in units[batch]])
 
         def score(sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
-            return self.model.score(sequences, np.maximum(positions - by, 1), targets)
+            return self.model.score(sequences, np.maximum(positions - size, 1), targets)
 
-        shifted = Reworded(self.model, score)
-        return self._in_blocks(len(units), texts, lambda sequences: self.case.score_outputs(shifted, sequences).value)
+        shifted = ScoreAdapter(score)
+        return self._effects(len(units), shortened, lambda sequences: self.case.score_outputs(shifted, sequences).value)
 
-    def _in_blocks(self, count: int, texts: Callable[[slice], Ids], ask: Callable[[Ids], Floats]) -> Floats:
-        answers = [np.empty((0, len(self.case.output)))]
-        for begin in range(0, count, BLOCK):
-            answers.append(ask(texts(slice(begin, begin + BLOCK))))
-            self.done += len(answers[-1])
-            self.report(Progress(self.done, self.total, "probes"))
-        return np.asarray(self.case.values - np.concatenate(answers))
+    def _effects(self, count: int, make: Callable[[slice], Ids], score: Callable[[Ids], Floats]) -> Floats:
+        """Original values minus the values of `count` sequences, [count, targets]."""
+        values = [np.empty((0, len(self.case.output)))]
+        for begin in range(0, count, BATCH):
+            values.append(score(make(slice(begin, begin + BATCH))))
+            self.done += len(values[-1])
+            self.on_progress(Progress(self.done, self.total, "probes"))
+        return np.asarray(self.case.values - np.concatenate(values))
 
 
-class Reworded:
-    """A model to which every question is put in other words."""
+@dataclass(frozen=True)
+class ScoreAdapter:
+    """Makes a function usable as the model of `Case.score_outputs`."""
 
-    def __init__(self, model: Model, score: Callable[[Ids, Ids, Ids], TargetScores]) -> None:
-        self.model, self.ask = model, score
-        self.meter: Meter = model.meter
-        self.info, self.case = model.info, model.case
+    function: Callable[[Ids, Ids, Ids], TargetScores]
 
     def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
-        return self.ask(sequences, positions, targets)
+        return self.function(sequences, positions, targets)
 
 
-def average(samples: Floats) -> tuple[Floats, Floats | None]:
-    """Mean over the first axis and its standard error; none from a single sample.
+def mean_and_stderr(samples: Floats) -> tuple[Floats, Floats | None]:
+    """Mean over the first axis and its standard error; None from a single sample.
 
-    The error is stretched as Student's t of so few samples is wider than the normal distribution, so that
-    ± 1.96 of it covers 95 %.
+    The standard error is multiplied by the ratio of the quantiles of Student's t and of the normal distribution, so
+    that ± 1.96 standard errors is a 95 % interval.
 
-    >>> mean, error = average(np.array([1.0, 2.0, 3.0]))
-    >>> round(float(mean), 2), round(float(error * 1.96), 2)  # 4.30 / √3
+    >>> mean, stderr = mean_and_stderr(np.array([1.0, 2.0, 3.0]))
+    >>> round(float(mean), 2), round(float(stderr * 1.96), 2)  # 4.30 / √3
     (2.0, 2.48)
     """
     n, mean = len(samples), np.asarray(samples.mean(0))
     if n < 2:
         return mean, None
-    return mean, np.asarray(samples.std(0, ddof=1) / np.sqrt(n) * stretch(n - 1))
+    return mean, np.asarray(samples.std(0, ddof=1) / np.sqrt(n) * t_to_normal_ratio(n - 1))
 
 
-def rows(case: Case, units: Ids, values: Floats) -> list[Floats]:
-    """Numbers [units, targets] of some units as one row per target, with 0 for all other units before it."""
-    spread = np.zeros((len(case.units), len(case.output)))
-    spread[units] = values
-    return [spread[: len(case.input) + t, t] for t in range(len(case.output))]
+def rows_per_target(case: Case, units: Ids, values: Floats) -> list[Floats]:
+    """Values [units, targets] as one row per target; the other units before a target get 0."""
+    table = np.zeros((len(case.units), len(case.output)))
+    table[units] = values
+    return [table[: len(case.input) + t, t] for t in range(len(case.output))]
 
 
-def attribution(
-    case: Case, how: str, effects: list[Floats], stderr: list[Floats] | None, steps: int, probes: int
+def make_attribution(
+    case: Case, normalization: str, effects: list[Floats], stderr: list[Floats] | None, steps: int, probes: int
 ) -> Attribution:
-    """Effects in nats, from a fixed number of probes, with their scores."""
-    shared = [share(row, case.protected, how) for row in effects]
+    """An Attribution from effects in nats that were measured with a fixed number of probes."""
+    normalized = [normalize(row, case.protected, normalization) for row in effects]
     return Attribution(
-        scores=[scores for scores, _ in shared],
+        scores=[scores for scores, _ in normalized],
         effects=effects,
         stderr=stderr,
         effect_unit="nats",
         steps=[steps] * len(effects),
-        stopped=["flat" if nothing else "fixed" for _, nothing in shared],
+        stopped=["flat" if flat else "fixed" for _, flat in normalized],
         runs=[],
         probes=probes,
         stopping_tests=0,

@@ -1,4 +1,4 @@
-"""Random scores: what a method must beat to have found anything."""
+"""Random scores: the baseline that every method must beat."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ from reagent.replacers.base import Proposals
 
 @dataclass(frozen=True)
 class RandomScores:
-    """The baseline of the paper: scores assigned at random, anew for every target. It has no hyperparameters."""
+    """The random baseline of the paper: independent random scores for every target. It has no hyperparameters."""
 
     replaces: ClassVar[bool] = False
 
@@ -27,16 +27,16 @@ class RandomScores:
         case: Case,
         proposals: Proposals,
         rng: np.random.Generator,
-        report: ProgressCallback = no_progress,
+        on_progress: ProgressCallback = no_progress,
     ) -> Attribution:
-        """Score every unit that is not protected; the model is asked nothing."""
-        del model, proposals, report
+        """Score every unit that is not protected, without a forward pass."""
+        del model, proposals, on_progress
         targets = range(len(case.output))
-        drawn = [(1 - rng.random(len(case.input) + t)) * ~case.protected[: len(case.input) + t] for t in targets]
+        rows = [(1 - rng.random(len(case.input) + t)) * ~case.protected[: len(case.input) + t] for t in targets]
         return Attribution(
-            scores=[row / row.sum() for row in drawn],
-            steps=[0] * len(drawn),
-            stopped=["fixed"] * len(drawn),
+            scores=[row / row.sum() for row in rows],
+            steps=[0] * len(rows),
+            stopped=["fixed"] * len(rows),
             runs=[],
             probes=0,
             stopping_tests=0,

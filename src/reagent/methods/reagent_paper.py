@@ -1,10 +1,10 @@
 """ReAGent as published: Zhao and Shan, "ReAGent: A Model-agnostic Feature Attribution Method for Generative
 Language Models", Algorithm 1 and its equations.
 
-The published loop is sequential: replace some tokens, update the scores, test, again. But what is
-replaced never depends on the scores, so `ahead` steps are drawn and scored in one batch; running sums
-then give the scores after every step, and a second batch makes every stopping test. The law is the
-same, and for the same random numbers so is every result.
+The published loop is sequential: replace some tokens, update the scores, test the stopping condition, repeat. The
+choice of replacements never depends on the scores. Therefore `ahead` steps are drawn and scored in one batch,
+cumulative sums give the scores after every step, and a second batch makes all stopping tests. With the same random
+numbers the results equal those of the sequential loop.
 """
 
 from dataclasses import asdict, dataclass
@@ -24,15 +24,15 @@ LARGEST_DROP = 1 - 1e-6  # the logit of Eq. 6 is infinite at 1
 
 @dataclass(frozen=True)
 class ReagentPaper:
-    """The hyperparameters of the paper."""
+    """Algorithm 1 with the hyperparameters of the paper."""
 
     ratio: float = 0.3  # r: share of the context replaced in each step
     keep: float | int = 0.3  # stopping test: share (or, from 1 on, number) of the most important tokens kept
-    top_k: int = 3  # k: the target must be among the model's k likeliest tokens
+    top_k: int = 3  # k: the target must be among the k most likely tokens
     runs: int = 3  # independent runs to average
-    max_steps: int = 1000  # where a run that does not stop is cut off
-    stop: bool = True  # whether to test; otherwise every run goes to the maximum
-    ahead: int = 32  # steps drawn and scored at once; changes the speed only
+    max_steps: int = 1000  # upper limit of steps per run
+    stop: bool = True  # whether to test the stopping condition; otherwise every run makes `max_steps` steps
+    ahead: int = 32  # steps drawn and scored at once; affects only the speed
 
     def __post_init__(self) -> None:
         owner = "preset 'paper'"
@@ -53,17 +53,17 @@ class ReagentPaper:
         case: Case,
         proposals: Proposals,
         rng: np.random.Generator,
-        report: ProgressCallback = no_progress,
+        on_progress: ProgressCallback = no_progress,
     ) -> Attribution:
         """Explain every output token, one after another."""
-        work = _Work(self, case, report)
+        work = _WorkMeter(self, case, on_progress)
         scores, outcomes = [], []
         for t in range(len(case.output)):
             target = _Target.of(model, case, proposals, t)
-            children = rng.spawn(self.runs)  # one stream per run: a run cannot shift the draws of the next
-            idle = target.size < 2 or t not in case.explained_rows
-            runs = [] if idle else [self._run(target, child, work) for child in children]
-            scores.append(target.spread(_average(runs, target.size)))
+            children = rng.spawn(self.runs)  # one generator per run: the length of a run does not affect the next
+            skipped = target.size < 2 or t not in case.explained_rows
+            runs = [] if skipped else [self._run(target, child, work) for child in children]
+            scores.append(target.to_row(_average(runs, target.size)))
             outcomes.append(runs)
         return Attribution(
             scores=scores,
@@ -74,31 +74,31 @@ class ReagentPaper:
             stopping_tests=work.tests,
         )
 
-    def _run(self, target: "_Target", rng: np.random.Generator, work: "_Work") -> "_Run":
-        """Algorithm 1, in blocks that grow to `ahead` steps, since many runs stop early."""
+    def _run(self, target: "_Target", rng: np.random.Generator, work: "_WorkMeter") -> "_Run":
+        """Algorithm 1, in batches of steps that grow to `ahead`, because many runs stop early."""
         n = target.size
         replaced = max(1, round(self.ratio * n))
         kept = min(n, self.keep if self.keep >= 1 else max(1, round(self.keep * n)))
         state = rng.random(n)  # line 1: random scores, on the logit scale
-        steps, block = 0, min(4, self.ahead) if self.stop else self.ahead
+        steps, batch = 0, min(4, self.ahead) if self.stop else self.ahead
         while steps < self.max_steps:
-            block = min(block, self.max_steps - steps)
-            chosen_by, replaced_by, tested_by = rng.random((block, 3, n)).swapaxes(0, 1)
-            selection = _smallest(chosen_by, replaced)  # line 3: R, [block, n]
-            gain = target.gain(selection, replaced_by)  # lines 4 and 5, [block, 1]
-            # Line 6, Eq. 5 and 6: + on what was replaced, − on what was not, since logit(1 − p) = −logit(p).
+            batch = min(batch, self.max_steps - steps)
+            selection_draws, candidate_draws, test_draws = rng.random((batch, 3, n)).swapaxes(0, 1)
+            selection = _smallest(selection_draws, replaced)  # line 3: R, [batch, n]
+            gain = target.gain(selection, candidate_draws)  # lines 4 and 5, [batch, 1]
+            # Line 6, Eq. 5 and 6: +g for replaced tokens, −g for the others, because logit(1 − p) = −logit(p).
             path = np.cumsum(np.concatenate([state[None], np.where(selection, gain, -gain)]), axis=0)
-            met = np.zeros(block, dtype=np.bool_)
+            met = np.zeros(batch, dtype=np.bool_)
             if self.stop:
                 unimportant = _smallest(path[:-1], n - int(kept))
-                met = target.score(unimportant, tested_by).rank[:, 0] < self.top_k  # line 2, before each of the steps
-            seen = None if self.stop else target.spread(_softmax(path[-1]))
-            work.add(block, left=self.max_steps - steps - block, run_is_over=bool(met.any()), seen=seen)
+                met = target.score(unimportant, test_draws).rank[:, 0] < self.top_k  # line 2, before each step
+            row = None if self.stop else target.to_row(_softmax(path[-1]))
+            work.add(batch, left=self.max_steps - steps - batch, run_is_over=bool(met.any()), row=row)
             if met.any():
                 first = int(met.argmax())
                 return _Run(_softmax(path[first]), steps + first, stopped=True)
-            state, steps = path[-1], steps + block
-            block = min(2 * block, self.ahead)
+            state, steps = path[-1], steps + batch
+            batch = min(2 * batch, self.ahead)
         return _Run(_softmax(state), steps, stopped=False)
 
 
@@ -111,7 +111,7 @@ def gain(drop: Floats) -> Floats:
 class _Run(NamedTuple):
     scores: Floats  # [n], sums to 1
     steps: int
-    stopped: bool  # by its own condition, before the maximum
+    stopped: bool  # by the stopping condition
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class _Target:
     """One output unit and the n units before it that may be replaced."""
 
     model: Model
-    case: Case  # with this output unit alone
+    case: Case  # of this output unit only, see `Case.for_target`
     free: Ids  # [n]
     proposals: Proposals
 
@@ -132,50 +132,51 @@ class _Target:
         return len(self.free)
 
     def score(self, selection: Mask, uniform: Floats) -> OutputScores:
-        """Replace the selected units [batch, n] and ask for the target, [batch, 1]."""
+        """Score of the target with the selected units [batch, n] replaced, [batch, 1]."""
         columns = self.proposals.choose(uniform, self.free)
         sequences = self.proposals.apply(selection, columns, self.free)
         return self.case.score_outputs(self.model, sequences[:, : len(self.case.ids)])
 
     def gain(self, selection: Mask, uniform: Floats) -> Floats:
-        """g of a replacement: how much less likely the target became (Eq. 4), on the scale of the scores."""
+        """g of Eq. 6 for the drop Δp in the probability of the target (Eq. 4), [batch, 1]."""
         before, after = self.case.values[None], self.score(selection, uniform).value
         return gain(self.case.probability(before) - self.case.probability(after))
 
-    def spread(self, scores: Floats) -> Floats:
-        """Scores of the free units among all units: what may not be replaced has 0."""
+    def to_row(self, scores: Floats) -> Floats:
+        """Scores of the replaceable units as a row over all units; the others get 0."""
         row = np.zeros(len(self.case.input))
         row[self.free] = scores
         return row
 
 
-class _Work:
-    """Counts what was done, and tells how much is left at most."""
+class _WorkMeter:
+    """Counts probes and tests, and reports progress against the largest possible number of steps."""
 
-    def __init__(self, settings: ReagentPaper, case: Case, report: ProgressCallback) -> None:
+    def __init__(self, method: ReagentPaper, case: Case, on_progress: ProgressCallback) -> None:
         self.probes = self.tests = self.steps = 0
-        self.total = len(case.explained_rows) * settings.runs * settings.max_steps
-        self.stops = settings.stop
-        self.alone = len(case.output) == 1 and settings.runs == 1  # then scores on the way are a picture
-        self.report = report
+        self.total = len(case.explained_rows) * method.runs * method.max_steps
+        self.stops = method.stop
+        self.single_run = len(case.output) == 1 and method.runs == 1  # then intermediate scores are a partial result
+        self.on_progress = on_progress
 
-    def add(self, steps: int, left: int, run_is_over: bool, seen: Floats | None) -> None:
+    def add(self, steps: int, left: int, run_is_over: bool, row: Floats | None) -> None:
+        """Count a batch of steps; `row` holds the scores after it, `left` is what remains of the run."""
         self.probes += steps
         self.tests += steps if self.stops else 0
         self.steps += steps
         if run_is_over:
             self.total -= left
-        self.report(Progress(self.steps, self.total, "steps", self._picture(seen) if self.alone else None))
+        self.on_progress(Progress(self.steps, self.total, "steps", self._partial(row) if self.single_run else None))
 
-    def _picture(self, scores: Floats | None) -> Attribution | None:
-        """The answer as it would be with this many steps as the maximum."""
+    def _partial(self, scores: Floats | None) -> Attribution | None:
+        """The result if the current number of steps were the maximum."""
         if scores is None:
             return None
         return Attribution([scores], [self.steps], ["maximum"], [[self.steps]], self.probes, self.tests)
 
 
 def _smallest(values: Floats, count: int) -> Mask:
-    """Marks the `count` smallest values of each row."""
+    """Mask of the `count` smallest values of each row."""
     rank = np.argsort(np.argsort(values, axis=-1, kind="stable"), axis=-1, kind="stable")
     return np.asarray(rank < count)
 
@@ -186,7 +187,7 @@ def _softmax(logits: Floats) -> Floats:
 
 
 def _average(runs: list[_Run], size: int) -> Floats:
-    """The mean of the runs that stopped by themselves; of all runs where none did; uniform with no run."""
+    """Mean over the runs that met the stopping condition, or over all runs if none did; uniform without runs."""
     counted = [run.scores for run in runs if run.stopped] or [run.scores for run in runs]
     return np.asarray(np.mean(counted, axis=0)) if counted else np.full(size, 1 / max(size, 1))
 

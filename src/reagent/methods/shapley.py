@@ -1,12 +1,13 @@
-"""Shapley values by sampling (after Castro, Gómez and Tejada, 2009; Štrumbelj and Kononenko, 2010).
+"""Shapley values by permutation sampling (Castro, Gómez and Tejada, 2009; Štrumbelj and Kononenko, 2010).
 
-Units are the players, and what they play for is the target's log-probability. One walk replaces them one
-after another, in random order, until all are replaced; a unit's marginal is what its replacement cost at
-its turn. The marginals of a walk add up exactly to what replacing everything costs, and so do the values,
-their means. Every order is also walked backwards, which cancels much of the noise, and with the same
-replacements, so that a pair of walks is one independent sample: errors are taken over pairs.
+The players are the units, and the payoff is the log-probability of the target. A permutation replaces the units one
+after another until all are replaced; the marginal effect of a unit is the drop in log-probability when it is replaced.
+The marginal effects of a permutation add up exactly to the effect of replacing everything, and so do their means, the
+Shapley values. Each permutation is also run in reverse with the same replacements (antithetic sampling), which reduces
+the variance. A permutation and its reverse are one independent sample, so standard errors are computed over pairs.
 
-For target t the players are the units before it. Those after it cost it nothing, so one walk serves all.
+The players for target t are the units before it. Units after the target cannot change it, so all targets share the
+permutations.
 """
 
 from dataclasses import asdict, dataclass
@@ -17,8 +18,8 @@ import numpy as np
 from reagent.case import Case, Floats, Ids
 from reagent.errors import InputError
 from reagent.methods.base import Attribution, Progress, ProgressCallback, no_progress
-from reagent.methods.normalization import check_how
-from reagent.methods.probing import Probing, attribution, average, dealt, rows
+from reagent.methods.normalization import check_normalization
+from reagent.methods.probing import ProbeRunner, make_attribution, mean_and_stderr, rows_per_target, stratified_uniform
 from reagent.models.base import Model
 from reagent.replacers.base import Proposals
 from reagent.validation import check_integer
@@ -26,19 +27,19 @@ from reagent.validation import check_integer
 
 @dataclass(frozen=True)
 class Shapley:
-    """How many walks."""
+    """Averages marginal effects over random permutations."""
 
-    permutations: int = 16  # orders in which all units are replaced, half of them the other half backwards
-    scores: str = "positive"  # how effects become scores, see scores.py
+    permutations: int = 16  # half of them are the reverses of the other half
+    scores: str = "positive"  # normalization, see normalization.py
 
     def __post_init__(self) -> None:
         check_integer("method 'shapley'", "permutations", self.permutations, 2)
         if self.permutations % 2:
             raise InputError(
-                f"permutations of method 'shapley' must be even, since each is walked both ways: "
+                f"permutations of method 'shapley' must be even, because each is also run in reverse: "
                 f"got {self.permutations}, give {self.permutations + 1}"
             )
-        check_how(self.scores)
+        check_normalization(self.scores)
 
     @property
     def info(self) -> dict[str, Any]:
@@ -50,37 +51,38 @@ class Shapley:
         case: Case,
         proposals: Proposals,
         rng: np.random.Generator,
-        report: ProgressCallback = no_progress,
+        on_progress: ProgressCallback = no_progress,
     ) -> Attribution:
-        """Explain all output units with the same walks."""
-        probing = Probing(model, case, proposals, report)
-        free = probing.free
+        """Explain all output units with the same permutations."""
+        runner = ProbeRunner(model, case, proposals, on_progress)
+        free = runner.free
         pairs = self.permutations // 2
-        probing.total = pairs * (2 * len(free) - 1)
-        ordering, drawing = rng.spawn(2)
-        columns = proposals.choose(dealt(pairs, len(free), drawing), free)  # [pairs, units]
+        runner.total = pairs * (2 * len(free) - 1)
+        order_rng, candidate_rng = rng.spawn(2)
+        columns = proposals.choose(stratified_uniform(pairs, len(free), candidate_rng), free)  # [pairs, units]
         samples = np.empty((pairs, len(free), len(case.output)))
         for i, column in enumerate(columns):
-            samples[i] = _both_ways(probing, ordering.permutation(len(free)), column)
-            found = self._attribution(case, free, samples[: i + 1], probing.done)
-            report(Progress(probing.done, probing.total, "probes", partial=found))
-        return found
+            samples[i] = _antithetic_marginals(runner, order_rng.permutation(len(free)), column)
+            attribution = self._attribution(case, free, samples[: i + 1], runner.done)
+            on_progress(Progress(runner.done, runner.total, "probes", partial=attribution))
+        return attribution
 
     def _attribution(self, case: Case, free: Ids, samples: Floats, probes: int) -> Attribution:
-        values, errors = average(samples)
-        stderr = None if errors is None else rows(case, free, errors)
-        return attribution(case, self.scores, rows(case, free, values), stderr, 2 * len(samples), probes)
+        values, errors = mean_and_stderr(samples)
+        stderr = None if errors is None else rows_per_target(case, free, errors)
+        effects = rows_per_target(case, free, values)
+        return make_attribution(case, self.scores, effects, stderr, 2 * len(samples), probes)
 
 
-def _both_ways(probing: Probing, order: Ids, column: Ids) -> Floats:
-    """Mean marginals of one order and its reverse, [units, targets]; both end where everything is replaced."""
+def _antithetic_marginals(runner: ProbeRunner, order: Ids, column: Ids) -> Floats:
+    """Mean marginal effects of a permutation and its reverse, [units, targets]; both end with all units replaced."""
     n = len(order)
-    turn = np.argsort(order)  # when each unit's turn comes
+    position = np.argsort(order)  # of each unit in the permutation
     steps = np.arange(n)[:, None]
-    there, back = turn <= steps, turn >= n - 1 - steps  # who is replaced after each step, [steps, units]
-    costs = probing.costs(np.concatenate([there, back[:-1]]), column)
-    marginals = np.empty((2, n, costs.shape[1]))
-    start = np.zeros((1, costs.shape[1]))  # replacing nothing costs nothing
-    marginals[0, order] = np.diff(np.concatenate([start, costs[:n]]), axis=0)
-    marginals[1, order[::-1]] = np.diff(np.concatenate([start, costs[n:], costs[n - 1 : n]]), axis=0)
+    forward, backward = position <= steps, position >= n - 1 - steps  # units replaced after each step, [steps, units]
+    effects = runner.replacement_effects(np.concatenate([forward, backward[:-1]]), column)
+    marginals = np.empty((2, n, effects.shape[1]))  # v(S) − v(S ∪ {i}), S being the units replaced before unit i
+    start = np.zeros((1, effects.shape[1]))  # replacing nothing has no effect
+    marginals[0, order] = np.diff(np.concatenate([start, effects[:n]]), axis=0)
+    marginals[1, order[::-1]] = np.diff(np.concatenate([start, effects[n:], effects[n - 1 : n]]), axis=0)
     return np.asarray(marginals.mean(0))
