@@ -6,12 +6,12 @@ import pytest
 import reagent
 from methods.planted import WORDS, additive
 from metrics.planted import STRENGTHS, Planted, explanation
-from reagent.api.evaluate import EvaluationConfig, evaluate, evaluate_together
-from reagent.metrics.context import subject
-from reagent.metrics.lds import correlation, lds
-from reagent.metrics.monte_carlo import Draws
-from reagent.metrics.replacement import replacement
-from reagent.replacers.base import no_proposals
+from reagent.api.evaluate import evaluate, evaluate_together
+from reagent.case import Case
+from reagent.metrics.config import EvaluationConfig
+from reagent.metrics.lds import correlation
+from reagent.models.base import Model
+from reagent.replacers.base import Proposals, no_proposals
 from reagent.testing.scripted import ScriptedModel
 
 REPLACED = ["comprehensiveness", "sufficiency"]
@@ -102,11 +102,23 @@ def test_protected_words_are_never_replaced() -> None:
     assert len(set(texts[:, 3])) > 3
 
 
+class NoReplacer:
+    """Proposes nothing."""
+
+    @property
+    def info(self) -> dict[str, str]:
+        return {"id": "none"}
+
+    def propose(self, model: Model, case: Case, rng: np.random.Generator) -> Proposals:
+        del model, rng
+        return no_proposals(case)
+
+
 def test_where_nothing_can_be_replaced_there_is_a_result_and_a_flag() -> None:
     model = black_box()
-    about = subject(model, [of_costs(model)], None, 5, 0)
-    table = no_proposals(about.case)
-    for result in (*replacement(model, None, about, table, draws=Draws(4))[0], *lds(model, about, table)[0]):
+    evaluation = evaluate(model, of_costs(model), draws=4, replacer=NoReplacer())
+    assert len(evaluation.results) == 4
+    for result in evaluation.results:
         assert (result.value, result.stderr, result.random) == (0, 0, 0)
         assert result.flags == ("nothing_to_replace",)
 

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from reagent.bench.plan import Job
+from reagent.metrics.base import EstimatesPasses
+from reagent.metrics.config import EvaluationConfig
 from reagent.metrics.rationale import SIZE
-from reagent.metrics.replacement import REPLACEMENT, SHARES
-from reagent.metrics.soft import SOFT
 
 STEPS = 250
 CHARACTERS = 4.5  # of a token of English, with its space
-DRAWS = 48  # where a metric draws until it is precise
 
 
 @dataclass(frozen=True)
@@ -69,8 +68,8 @@ def _passes(info: Mapping[str, Any], units: float, targets: int) -> float:
 
 
 def _metrics(names: Sequence[str], settings: Mapping[str, Any], targets: int, cells: int) -> float:
-    draws = settings.get("draws") or DRAWS
-    soft = draws * sum(name in SOFT for name in names)
-    replaced = draws * len(SHARES) * sum(name in REPLACEMENT for name in names)
-    probes = settings.get("probes", 128) if "lds" in names else 0
-    return float(targets * (soft + replaced) * (cells + 1) + probes)
+    if not names:
+        return 0.0
+    config = EvaluationConfig(metrics=names, **settings)
+    metrics = [metric for metric in config.requested_metrics if isinstance(metric, EstimatesPasses)]
+    return float(sum(metric.estimate_passes(config, targets, cells) for metric in metrics))

@@ -11,10 +11,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
-from reagent.api.evaluate import EvaluationConfig
 from reagent.api.explain import check_choices
 from reagent.errors import FileError, InputError, UnknownNameError
 from reagent.methods import METHODS, make_method, replaces
+from reagent.metrics.config import EvaluationConfig
 from reagent.replacers import make_replacer
 from reagent.validation import check_integer, with_options
 
@@ -87,7 +87,7 @@ class Suite:
     datasets: tuple[Data, ...]
     methods: tuple[MethodConfig, ...]
     metrics: tuple[str, ...]
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of the metrics, as in evaluating.EvaluationConfig
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of the metrics, as in EvaluationConfig
     seeds: tuple[int, ...] = (0,)
     sample_seed: int = 0
     needs: str = ""  # what to tell a person before it starts

@@ -57,12 +57,13 @@ def evaluate(
     quiet: Annotated[bool, typer.Option("--quiet", help="Only write the file asked for.")] = False,
 ) -> None:
     """Measure how faithful a saved explanation is to its model."""
-    from reagent.api.evaluate import EvaluationConfig, evaluate_together
+    from reagent.api.evaluate import evaluate_together
     from reagent.atomic_io import check_writable
     from reagent.cli.parsing import load as load_model
     from reagent.cli.parsing import serving
     from reagent.cli.progress import progress_bar
     from reagent.explanation_json import load
+    from reagent.metrics.config import EvaluationConfig
     from reagent.metrics.rationale import Annotation
 
     why = load(file)
