@@ -53,9 +53,8 @@ def test_every_kind_of_question_can_be_evaluated(family: str, question: dict[str
     kept = np.repeat(case.protected, np.diff(case.unit_starts))
     np.testing.assert_array_equal(context.tokens.protected, kept)
     evaluation = evaluate(model, why, **QUICK)
-    assert evaluation.level == (
-        "token" if {"span", "contrast"} & question.keys() or len(why.output) < 6 else "sequence"
-    )
+    one_target = {"span", "contrast"} & question.keys() or len(why.output) < 6
+    assert evaluation.level == ("token" if one_target else "sequence")
     assert len(evaluation.results) == 10
     assert evaluation.warnings == why.warnings
 

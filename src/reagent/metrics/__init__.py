@@ -15,6 +15,17 @@ statistics.py      many cases: tests, intervals, effect sizes
 """
 
 from reagent.metrics.base import Metric
+from reagent.metrics.config import EvaluationConfig
+from reagent.metrics.context import EvaluationContext
+from reagent.metrics.monte_carlo import measure_scores
 from reagent.metrics.registry import METRICS, find_metric, metric_names
 
-__all__ = ["METRICS", "Metric", "find_metric", "metric_names"]
+__all__ = [
+    "METRICS",
+    "EvaluationConfig",
+    "EvaluationContext",
+    "Metric",
+    "find_metric",
+    "measure_scores",
+    "metric_names",
+]
