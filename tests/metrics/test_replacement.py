@@ -200,8 +200,8 @@ def test_errors_of_lds_hold_the_chance_in_the_probes_random_s_too() -> None:
     runs = [evaluate(model, why, ["lds"], seed=s, replacer="random", probes=40).result("lds") for s in range(40)]
     for of, error in (("value", "stderr"), ("random", "random_stderr")):
         scatter = np.std([getattr(run, of) for run in runs], ddof=1)
-        told = np.mean([getattr(run, error) for run in runs])
-        assert 0.6 < told / scatter < 1.7, of
+        reported = np.mean([getattr(run, error) for run in runs])
+        assert 0.6 < reported / scatter < 1.7, of
     assert abs(np.mean([run.random for run in runs])) < 0.1
 
 

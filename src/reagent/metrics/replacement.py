@@ -43,7 +43,7 @@ BLACK_BOX_BUDGET = DrawBudget(fixed=32)  # nats have no scale on which a standar
 
 @dataclass(frozen=True)
 class ReplacementMetric:
-    """One of the two replacement metrics; they share the texts that both ask about."""
+    """One of the two replacement metrics; they share the texts that both need."""
 
     id: str
     summary: str
@@ -139,7 +139,7 @@ class _Target:
             before = self.context.case.values[self.t]
             return np.asarray(before - self.case.score_outputs(self.context.model, texts).value)
         targets, positions = self.case.targets, self.case.positions
-        # A contrast is asked about last; it is no part of the text.
+        # The last position is that of a contrast, which is not part of the text.
         outputs = len(self.case.ids) - int(self.case.unit_starts[len(self.case.input)])
         before = self.case.output_values(self.reference[np.arange(len(targets)), targets][None])[0]
         step = self.distributions.rows_at_once(int(positions.max()), len(positions))

@@ -201,6 +201,13 @@ class _Target:
         """Whether the zero input changes the model's distribution at all."""
         return self.zero >= MIN_ZERO_DISTANCE
 
+    def measure(self, keys: Sequence[AttributionKey], selected: Sequence[Floats], draws: range) -> list[Floats]:
+        """Values from the probabilities of selection [shares, draws, units] of each key; [draws, shares] each."""
+        keeps = [SOFT_METRICS[key.metric].keeps_selected for key in keys]
+        keep = [p if kept else 1 - p for kept, p in zip(keeps, selected, strict=True)]
+        h = np.split(self.distances(np.concatenate(keep), draws), np.cumsum([len(p) for p in keep])[:-1])
+        return [self.normalize(rows, kept).T for kept, rows in zip(keeps, h, strict=True)]
+
     def distances(self, keep: Floats, draws: range) -> Floats:
         """H for units kept with probability `keep` [variants, draws, units]; [variants, draws]."""
         variants, _, units = keep.shape
@@ -256,10 +263,7 @@ def measure_soft(context: EvaluationContext, names: Sequence[str]) -> list[list[
         nonlocal remaining
         selected = [_probabilities(context, t, key, draws) for key in keys]
         remaining = budget.remaining(context.targets, t, draws) * sum(map(len, selected))
-        keeps = [SOFT_METRICS[key.metric].keeps_selected for key in keys]
-        keep = [p if kept else 1 - p for kept, p in zip(keeps, selected, strict=True)]
-        h = np.split(targets[t].distances(np.concatenate(keep), draws), np.cumsum([len(p) for p in keep])[:-1])
-        return [targets[t].normalize(rows, kept).T for kept, rows in zip(keeps, h, strict=True)]
+        return targets[t].measure(keys, selected, draws)
 
     sample(samples, context.targets, budget, compute)
     return [
