@@ -28,6 +28,7 @@ from reagent.metrics.statistics import against_random
 from reagent.models.huggingface import HuggingFaceModel
 from reagent.replacers.base import Proposals
 from reagent.report import write_report
+from reagent.testing import check_metric
 from reagent.views.evaluation import show
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -75,6 +76,11 @@ def test_every_built_in_metric_has_the_interface(name: str) -> None:
     assert metric.needs in ("probabilities", "embeddings", "annotations")
     assert metric.summary
     assert metric.blind_to
+
+
+@pytest.mark.parametrize("name", ["comprehensiveness", "sufficiency", "lds"])
+def test_built_in_metrics_pass_the_conformance_suite(name: str) -> None:
+    check_metric(METRICS[name])
 
 
 def test_an_instance_is_accepted_wherever_a_name_is() -> None:
@@ -154,6 +160,10 @@ def test_the_documented_example_measures_what_it_says(namespace: dict[str, Any])
     assert 0 < measured.random < 0.7 * drop
     assert measured.random_stderr > 0
     assert [target.index for target in measured.targets] == [0]
+
+
+def test_the_documented_example_passes_the_conformance_suite(namespace: dict[str, Any]) -> None:
+    check_metric(namespace["TopUnitDrop"]())
 
 
 def test_explanations_are_measured_together_on_equal_draws(namespace: dict[str, Any]) -> None:

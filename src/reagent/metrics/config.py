@@ -48,8 +48,7 @@ class EvaluationConfig:
             raise InputError("there is no π: give at least one share, as 0.3")
         for pi in self.pis:
             check_range(owner, "pi", pi, 1e-6, 1 - 1e-6)
-        if isinstance(self.replacer, str):
-            make_replacer(self.replacer, **self.replacer_options)
+        make_replacer(self.replacer, **self.replacer_options)
 
     @property
     def requested_metrics(self) -> list[Metric]:
@@ -75,10 +74,8 @@ class EvaluationConfig:
 
     def make_replacer(self, model: Model) -> Replacer:
         """The replacer; `auto` depends on the model."""
-        if not isinstance(self.replacer, str):
-            return self.replacer
-        name = automatic(model) if self.replacer == "auto" else self.replacer
-        return make_replacer(name, **self.replacer_options)
+        replacer = automatic(model) if self.replacer == "auto" else self.replacer
+        return make_replacer(replacer, **self.replacer_options)
 
     @property
     def info(self) -> dict[str, Any]:
