@@ -30,12 +30,12 @@ def model_of(family: str, **limits: int) -> HuggingFaceModel:
     "question",
     [
         {"max_new_tokens": 6},
-        {"max_new_tokens": 4, "unit": "word"},
-        {"max_new_tokens": 4, "unit": "sentence"},
-        {"target": " on its banks in summer", "span": "its banks"},
+        {"max_new_tokens": 4, "units": "word"},
+        {"max_new_tokens": 4, "units": "sentence"},
+        {"target": " on its banks in summer", "target_span": "its banks"},
         {"target": " on", "contrast": " in"},
-        {"target": " on its", "spans": [(4, 9), (21, 24)]},
-        {"max_new_tokens": 2, "levels": ["sentence", "token"]},
+        {"target": " on its", "prompt_spans": [(4, 9), (21, 24)]},
+        {"max_new_tokens": 2, "units": ["sentence", "token"]},
     ],
     ids=lambda question: next(iter([*question.keys() - {"max_new_tokens", "target"}, "tokens"])),
 )
@@ -53,7 +53,7 @@ def test_every_kind_of_question_can_be_evaluated(family: str, question: dict[str
     kept = np.repeat(case.protected, np.diff(case.unit_starts))
     np.testing.assert_array_equal(context.tokens.protected, kept)
     evaluation = evaluate(model, why, **QUICK)
-    one_target = {"span", "contrast"} & question.keys() or len(why.output) < 6
+    one_target = {"target_span", "contrast"} & question.keys() or len(why.output) < 6
     assert evaluation.level == ("token" if one_target else "sequence")
     assert len(evaluation.results) == 10
     assert evaluation.warnings == why.warnings
