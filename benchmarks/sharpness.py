@@ -16,8 +16,9 @@ import numpy as np
 from prompts import DEMO
 
 import reagent
-from reagent.api.evaluate import EvaluationConfig, evaluate_together
+from reagent.api.evaluate import evaluate_together
 from reagent.explanation import Explanation
+from reagent.metrics.config import EvaluationConfig
 
 TEMPERATURES = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 METRICS = ("soft_nc", "pi_soft_nc", "soft_ns", "pi_soft_ns")

@@ -1,4 +1,4 @@
-"""`evaluate` as a whole: what is chosen, what is skipped, what is written."""
+"""`evaluate` as a whole: the choice of metrics, skipped metrics, JSON."""
 
 import json
 import math
@@ -8,13 +8,14 @@ import pytest
 
 import reagent
 from metrics.planted import PROMPT, STRENGTHS, Planted, explanation
-from reagent.api.evaluate import EvaluationConfig, evaluate
+from reagent.api.evaluate import evaluate
 from reagent.errors import CapabilityError, FileError, InputError
 from reagent.evaluation import Evaluation, Result
 from reagent.methods.base import Progress
 from reagent.metrics import METRICS
+from reagent.metrics.config import EvaluationConfig
 from reagent.metrics.rationale import Annotation
-from reagent.metrics.soft import SOFT
+from reagent.metrics.soft import SOFT_METRICS
 from reagent.models.base import Model
 from reagent.models.huggingface import HuggingFaceModel
 from reagent.schemas import read_schema
@@ -46,12 +47,12 @@ def test_results_say_what_the_list_says() -> None:
         assert result.higher_is_better == METRICS[result.metric].higher_is_better
 
 
-def test_a_black_box_is_told_what_it_cannot_do() -> None:
+def test_a_black_box_skips_what_it_cannot_do() -> None:
     model = black_box()
     why = explanation(model, STRENGTHS)
     evaluation = evaluate(model, why, **QUICK)
     reasons = {s.metric: s.reason for s in evaluation.skipped}
-    for name in SOFT:
+    for name in SOFT_METRICS:
         assert "reads embeddings and gives whole distributions, which 'scripted'" in reasons[name]
     before = model.meter.forward_passes
     with pytest.raises(CapabilityError, match=r"metric 'soft_nc' needs a model that .* 'scripted' \(scripted\)"):
@@ -130,7 +131,7 @@ def test_no_number_is_ever_nan_or_infinite() -> None:
 
 def test_progress_counts_passes_up_to_the_end() -> None:
     model, seen = Planted(), list[Progress]()
-    evaluation = evaluate(model, explanation(model, STRENGTHS), progress=seen.append, **QUICK)
+    evaluation = evaluate(model, explanation(model, STRENGTHS), on_progress=seen.append, **QUICK)
     done = [now.done for now in seen]
     assert done == sorted(done)
     assert all(now.done <= now.total and now.unit == "passes" for now in seen)

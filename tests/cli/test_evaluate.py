@@ -69,7 +69,7 @@ def test_options_arrive(saved: Path, tiny_folder: Path) -> None:
         (("--pi", "a"), InputError, "--pi takes shares"),
         (("--draws", 1), InputError, "draws"),
         (("--replacer", "robertta"), InputError, "unknown replacer"),
-        (("--antecedent", "nowhere"), InputError, "stands in the prompt 0 times"),
+        (("--antecedent", "nowhere"), InputError, "occurs in the prompt 0 times"),
         (("--metrics", "ante"), InputError, "needs an annotation"),
         (("--json", "/no/such/folder/e.json"), FileError, "cannot write"),
         (("--model", "/no/such/model"), InputError, "/no/such/model"),

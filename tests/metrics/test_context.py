@@ -1,4 +1,4 @@
-"""From an explanation back to its case, on the model that is asked."""
+"""From an explanation back to its case, on the model that evaluates it."""
 
 from dataclasses import replace
 
@@ -10,8 +10,10 @@ import tiny
 from metrics.planted import STRENGTHS, Planted, explanation
 from reagent.api.evaluate import evaluate, evaluate_together
 from reagent.errors import InputError
-from reagent.metrics.context import case_of, same_tokens, subject
-from reagent.metrics.soft import SOFT
+from reagent.metrics.config import EvaluationConfig
+from reagent.metrics.context import make_context
+from reagent.metrics.explained_case import case_of, reread
+from reagent.metrics.soft import SOFT_METRICS
 from reagent.models.huggingface import HuggingFaceModel
 from reagent.testing.scripted import ScriptedModel
 
@@ -25,33 +27,34 @@ def model_of(family: str, **limits: int) -> HuggingFaceModel:
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "question",
     [
         {"max_new_tokens": 6},
-        {"max_new_tokens": 4, "unit": "word"},
-        {"max_new_tokens": 4, "unit": "sentence"},
-        {"target": " on its banks in summer", "span": "its banks"},
+        {"max_new_tokens": 4, "units": "word"},
+        {"max_new_tokens": 4, "units": "sentence"},
+        {"target": " on its banks in summer", "target_span": "its banks"},
         {"target": " on", "contrast": " in"},
-        {"target": " on its", "spans": [(4, 9), (21, 24)]},
-        {"max_new_tokens": 2, "levels": ["sentence", "token"]},
+        {"target": " on its", "prompt_spans": [(4, 9), (21, 24)]},
+        {"max_new_tokens": 2, "units": ["sentence", "token"]},
     ],
-    ids=lambda asked: next(iter([*asked.keys() - {"max_new_tokens", "target"}, "tokens"])),
+    ids=lambda question: next(iter([*question.keys() - {"max_new_tokens", "target"}, "tokens"])),
 )
 @pytest.mark.parametrize("family", ["gpt2", "gemma3"])  # without and with a start token
-def test_every_kind_of_question_can_be_evaluated(family: str, asked: dict[str, object]) -> None:
+def test_every_kind_of_question_can_be_evaluated(family: str, question: dict[str, object]) -> None:
     model = model_of(family)
-    why = reagent.explain(model, TEXT, **asked, **SETTINGS)
+    why = reagent.explain(model, TEXT, **question, **SETTINGS)
     case = case_of(why)
     prompt = model.case(TEXT, " on").ids[: case.unit_starts[len(case.input)]]
     np.testing.assert_array_equal(case.ids[: len(prompt)], prompt)
     np.testing.assert_allclose(case.with_logprobs(model).values, case.values, atol=1e-4)
-    about = subject(model, [why], None, 5, 0)
-    assert all(len(token.ids) == 1 for token in about.tokens.units)
-    np.testing.assert_array_equal(about.tokens.ids, case.ids)
+    context = make_context(model, [why], EvaluationConfig())
+    assert all(len(token.ids) == 1 for token in context.tokens.units)
+    np.testing.assert_array_equal(context.tokens.ids, case.ids)
     kept = np.repeat(case.protected, np.diff(case.unit_starts))
-    np.testing.assert_array_equal(about.tokens.protected, kept)
+    np.testing.assert_array_equal(context.tokens.protected, kept)
     evaluation = evaluate(model, why, **QUICK)
-    assert evaluation.level == ("token" if {"span", "contrast"} & asked.keys() or len(why.output) < 6 else "sequence")
+    one_target = {"target_span", "contrast"} & question.keys() or len(why.output) < 6
+    assert evaluation.level == ("token" if one_target else "sequence")
     assert len(evaluation.results) == 10
     assert evaluation.warnings == why.warnings
 
@@ -59,9 +62,9 @@ def test_every_kind_of_question_can_be_evaluated(family: str, asked: dict[str, o
 def test_a_chat_can_be_evaluated(smollm2: HuggingFaceModel) -> None:
     messages = [{"role": "user", "content": "Name a colour."}]
     why = reagent.explain(smollm2, messages, max_new_tokens=1, **SETTINGS)
-    about = subject(smollm2, [why], None, 5, 0)
-    assert about.tokens.protected.sum() == sum(t.protected for t in why.input) > 5
-    assert about.case.output[0].logprob == pytest.approx(why.output[0].logprob, abs=1e-3)
+    context = make_context(smollm2, [why], EvaluationConfig())
+    assert context.tokens.protected.sum() == sum(t.protected for t in why.input) > 5
+    assert context.case.output[0].logprob == pytest.approx(why.output[0].logprob, abs=1e-3)
     assert evaluate(smollm2, why, ["soft_nc", "comprehensiveness"], draws=2).result("soft_nc").value > 0
 
 
@@ -69,12 +72,12 @@ def test_a_template_that_has_moved_on_is_still_the_same_chat(smollm2: HuggingFac
     """Some templates write the date: the tokens around the message differ, those of the message do not."""
     messages = [{"role": "user", "content": "Name a colour."}]
     case = smollm2.chat(messages, "Red")
-    assert same_tokens(smollm2, case) is not None
+    assert reread(smollm2, case) is not None
     other = tuple(replace(t, ids=(99,)) if t.protected else t for t in case.input)
-    assert same_tokens(smollm2, replace(case, input=other)) is None
+    assert reread(smollm2, replace(case, input=other)) is None
     wrong = tuple(t if t.protected else replace(t, ids=(99,)) for t in case.input)
     with pytest.raises(InputError, match="not those of 'smollm2'"):
-        same_tokens(smollm2, replace(case, input=wrong))
+        reread(smollm2, replace(case, input=wrong))
 
 
 def test_another_models_explanation_is_refused() -> None:
@@ -86,7 +89,7 @@ def test_another_models_explanation_is_refused() -> None:
         evaluate(scripted, why, **QUICK)
 
 
-def test_another_model_with_the_same_tokens_is_told() -> None:
+def test_another_model_with_the_same_tokens_gives_a_warning() -> None:
     model = model_of("gpt2")
     why = reagent.explain(model, TEXT, max_new_tokens=1, **SETTINGS)
     elsewhere = replace(why, model=why.model | {"id": "big"}, output=(replace(why.output[0], logprob=-0.01),))
@@ -142,6 +145,6 @@ def test_every_token_of_a_unit_has_its_score() -> None:
     scores = tuple(float(s) for s in np.repeat(words.scores[0], sizes))
     tokens = reagent.explain(model, text, target=" on", **SETTINGS)
     spread = replace(tokens, scores=(scores,), effects=None, stderr=None)
-    by_words, by_tokens = (evaluate(model, why, SOFT, draws=6) for why in (words, spread))
-    for name in SOFT:
+    by_words, by_tokens = (evaluate(model, why, list(SOFT_METRICS), draws=6) for why in (words, spread))
+    for name in SOFT_METRICS:
         assert by_words.result(name).value == pytest.approx(by_tokens.result(name).value, abs=1e-4)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from metrics.planted import PROMPT, STRENGTHS, Planted, explanation
-from reagent.api.evaluate import EvaluationConfig, evaluate, evaluate_together
+from reagent.api.evaluate import evaluate, evaluate_together
+from reagent.metrics.config import EvaluationConfig
 from reagent.metrics.rationale import Annotation
 
 # Every metric that sees a ranking, and how large a step one draw may take against the truth.

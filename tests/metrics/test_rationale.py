@@ -9,7 +9,7 @@ from metrics.planted import PROMPT, STRENGTHS, Planted, explanation
 from reagent.api.evaluate import evaluate
 from reagent.errors import InputError
 from reagent.explanation import Token
-from reagent.metrics.rationale import Annotation, touching
+from reagent.metrics.rationale import Annotation, units_in_spans
 
 
 def values(scores: list[float], annotation: Annotation, **more: object) -> dict[str, tuple[float, float]]:
@@ -55,13 +55,13 @@ def test_white_space_around_a_word_is_not_part_of_it() -> None:
     text = "a (b) c"
     units = [Token((i,), text[s:e], s, e) for i, (s, e) in enumerate([(0, 1), (1, 3), (3, 5), (5, 7)])]
     special = Token((9,), "<start>", 0, 0)
-    assert touching([special, *units], [(2, 6)]).tolist() == [False, False, True, True, False]
-    assert touching(units, [(0, 2)]).tolist() == [True, False, False, False]
+    assert units_in_spans([special, *units], [(2, 6)]).tolist() == [False, False, True, True, False]
+    assert units_in_spans(units, [(0, 2)]).tolist() == [True, False, False, False]
 
 
 @pytest.mark.parametrize("text", ["w99", "w", ""])
-def test_a_text_must_stand_in_the_prompt_once(text: str) -> None:
-    with pytest.raises(InputError, match="stands there once"):
+def test_a_text_must_occur_in_the_prompt_once(text: str) -> None:
+    with pytest.raises(InputError, match="occurs exactly once"):
         Annotation.of_texts(PROMPT, text)
 
 

@@ -5,12 +5,12 @@ import pytest
 
 import reagent
 from metrics.planted import STRENGTHS, Planted, explanation
-from reagent.api.evaluate import EvaluationConfig, evaluate, evaluate_together
-from reagent.metrics.context import subject
-from reagent.metrics.lds import correlation, lds
-from reagent.metrics.monte_carlo import Draws
-from reagent.metrics.replacement import replacement
-from reagent.replacers.base import no_proposals
+from reagent.api.evaluate import evaluate, evaluate_together
+from reagent.case import Case
+from reagent.metrics.config import EvaluationConfig
+from reagent.metrics.lds import correlation
+from reagent.models.base import Model
+from reagent.replacers.base import Proposals, no_proposals
 from reagent.testing.planted import WORDS, additive
 from reagent.testing.scripted import ScriptedModel
 
@@ -102,11 +102,23 @@ def test_protected_words_are_never_replaced() -> None:
     assert len(set(texts[:, 3])) > 3
 
 
+class NoReplacer:
+    """Proposes nothing."""
+
+    @property
+    def info(self) -> dict[str, str]:
+        return {"id": "none"}
+
+    def propose(self, model: Model, case: Case, rng: np.random.Generator) -> Proposals:
+        del model, rng
+        return no_proposals(case)
+
+
 def test_where_nothing_can_be_replaced_there_is_a_result_and_a_flag() -> None:
     model = black_box()
-    about = subject(model, [of_costs(model)], None, 5, 0)
-    table = no_proposals(about.case)
-    for result in (*replacement(model, None, about, table, draws=Draws(4))[0], *lds(model, about, table)[0]):
+    evaluation = evaluate(model, of_costs(model), draws=4, replacer=NoReplacer())
+    assert len(evaluation.results) == 4
+    for result in evaluation.results:
         assert (result.value, result.stderr, result.random) == (0, 0, 0)
         assert result.flags == ("nothing_to_replace",)
 
@@ -188,8 +200,8 @@ def test_errors_of_lds_hold_the_chance_in_the_probes_random_s_too() -> None:
     runs = [evaluate(model, why, ["lds"], seed=s, replacer="random", probes=40).result("lds") for s in range(40)]
     for of, error in (("value", "stderr"), ("random", "random_stderr")):
         scatter = np.std([getattr(run, of) for run in runs], ddof=1)
-        told = np.mean([getattr(run, error) for run in runs])
-        assert 0.6 < told / scatter < 1.7, of
+        reported = np.mean([getattr(run, error) for run in runs])
+        assert 0.6 < reported / scatter < 1.7, of
     assert abs(np.mean([run.random for run in runs])) < 0.1
 
 

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from metrics.planted import STRENGTHS, Planted, explanation
-from reagent.api.evaluate import EvaluationConfig, evaluate, evaluate_together
-from reagent.metrics.context import subject
-from reagent.metrics.monte_carlo import Draws
-from reagent.metrics.soft import SOFT, select, soft
+from reagent.api.evaluate import evaluate, evaluate_together
+from reagent.metrics.config import EvaluationConfig
+from reagent.metrics.context import make_context
+from reagent.metrics.soft import SOFT_METRICS, measure_soft, select
 
 N = len(STRENGTHS)
+SOFT = tuple(SOFT_METRICS)
 
 
 def values(model: Planted, scores: list[float], **more: object) -> dict[str, float]:
@@ -39,11 +40,11 @@ def test_no_importance_keeps_nothing_and_removes_nothing() -> None:
 def test_elements_are_kept_as_likely_as_the_score_says() -> None:
     model = Planted(width=4096)
     scores = [0.5, 0.25, 0.0, 0.1, 0.15, 0.0, 0.0, 0.0]
-    about = subject(model, [explanation(model, scores)], None, 5, seed=0)
+    context = make_context(model, [explanation(model, scores)], EvaluationConfig(draws=16))
     for name, expected in (("soft_ns", np.array(scores)), ("soft_nc", 1 - np.array(scores))):
         model.seen.clear()
-        soft(model, about, [name], Draws(16))
-        own = [row for batch in model.seen[2:] for row in batch][0::2]  # explanation and random take turns
+        measure_soft(context, [name])
+        own = [row for batch in model.seen[2:] for row in batch][0::2]  # explanation and random alternate
         kept = np.mean([(row != 0).mean(-1) for row in own], axis=0)
         np.testing.assert_allclose(kept, expected, atol=0.01)
         elements = own[0][0] != 0

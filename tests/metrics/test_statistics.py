@@ -10,14 +10,14 @@ from reagent.errors import InputError
 from reagent.evaluation import Evaluation, Result
 from reagent.metrics.statistics import (
     adjust,
+    adjust_comparisons,
     against_random,
     bootstrap,
     cohens_d,
     compare,
-    corrected,
     log_ratio,
+    proportion,
     rank_biserial,
-    share,
     wilcoxon,
 )
 
@@ -124,13 +124,13 @@ def test_bootstrap_intervals_cover_the_mean_as_often_as_they_say() -> None:
     assert bootstrap(np.array([0.4]), lambda v: v.mean(1)) == (0.4, 0.4, 0.4)
 
 
-def test_shares_have_wilsons_interval() -> None:
+def test_proportions_have_wilsons_interval() -> None:
     from scipy.stats import binomtest
 
     for found in (0, 3, 10):
         values = np.array([1.0] * found + [0.0] * (10 - found))
         expected = binomtest(found, 10).proportion_ci(method="wilson")
-        assert share(values) == pytest.approx((found / 10, expected.low, expected.high))
+        assert proportion(values) == pytest.approx((found / 10, expected.low, expected.high))
 
 
 def test_many_evaluations_against_random() -> None:
@@ -155,7 +155,7 @@ def test_many_evaluations_against_random() -> None:
     json.dumps([one.to_dict() for one in (nc, sufficiency, ante)], allow_nan=False)
     plain = against_random(cases)
     assert plain[0].adjusted_p is None
-    assert corrected(plain, "bh")[0].adjusted_p <= nc.adjusted_p
+    assert adjust_comparisons(plain, "bh")[0].adjusted_p <= nc.adjusted_p
 
 
 def test_only_numbers_that_all_have_are_compared() -> None:

@@ -243,8 +243,9 @@ def test_real_explanations_and_evaluations(tmp_path: Path) -> None:
     """From a real method and real metrics on a model whose parts are known: what it is made of comes out on top."""
     from metrics.planted import PROMPT as WORDS
     from metrics.planted import TARGET, Planted
-    from reagent.api.evaluate import EvaluationConfig, evaluate_together
+    from reagent.api.evaluate import evaluate_together
     from reagent.api.explain import explain
+    from reagent.metrics.config import EvaluationConfig
 
     model, cells = Planted(), []
     for seed in range(3):

@@ -13,9 +13,9 @@ import numpy as np
 
 from reagent.bench.plan import Job
 from reagent.bench.suite import ModelConfig
+from reagent.metrics.base import EstimatesPasses
+from reagent.metrics.config import EvaluationConfig
 from reagent.metrics.rationale import SIZE
-from reagent.metrics.replacement import REPLACEMENT, SHARES
-from reagent.metrics.soft import SOFT
 from reagent.models import bundled
 from reagent.models._transformers import is_local
 from reagent.models.load import load_model
@@ -24,7 +24,6 @@ STEPS = 250
 CHARACTERS = 4.5  # per token of English text
 LENGTH, ROWS = 48, 32  # of the batch that measures speed
 GPU = 100e12  # operations per second: a third of the peak of an A100 in bfloat16
-DRAWS = 48  # of a metric that draws until its standard error is small
 
 
 @dataclass(frozen=True)
@@ -78,11 +77,11 @@ def _passes(info: Mapping[str, Any], units: float, targets: int) -> float:
 
 
 def _metrics(names: Sequence[str], settings: Mapping[str, Any], targets: int, cells: int) -> float:
-    draws = settings.get("draws") or DRAWS
-    soft = draws * sum(name in SOFT for name in names)
-    replaced = draws * len(SHARES) * sum(name in REPLACEMENT for name in names)
-    probes = settings.get("probes", 128) if "lds" in names else 0
-    return float(targets * (soft + replaced) * (cells + 1) + probes)
+    if not names:
+        return 0.0
+    config = EvaluationConfig(metrics=names, **settings)
+    metrics = [metric for metric in config.requested_metrics if isinstance(metric, EstimatesPasses)]
+    return float(sum(metric.estimate_passes(config, targets, cells) for metric in metrics))
 
 
 def measure_speed(model: ModelConfig) -> float | None:

@@ -11,9 +11,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
-from reagent.api.evaluate import EvaluationConfig
 from reagent.errors import FileError, InputError, UnknownNameError
 from reagent.methods import make_method, uses_replacer
+from reagent.metrics.config import EvaluationConfig
 from reagent.replacers import make_replacer
 from reagent.request import choose_replacer
 from reagent.validation import check_integer, with_options
@@ -92,7 +92,7 @@ class Suite:
     datasets: tuple[DatasetConfig, ...]
     methods: tuple[MethodConfig, ...]
     metrics: tuple[str, ...]
-    settings: Mapping[str, Any] = field(default_factory=dict)  # of the metrics, as in evaluating.EvaluationConfig
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of the metrics, as in EvaluationConfig
     seeds: tuple[int, ...] = (0,)
     sample_seed: int = 0
     needs: str = ""  # requirements, shown before a run

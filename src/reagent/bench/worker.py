@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reagent.api.evaluate import EvaluationConfig, evaluate_together
+from reagent.api.evaluate import evaluate_together
 from reagent.api.explain import run
 from reagent.bench import codec
 from reagent.bench.plan import Job, PlannedCell, Source
@@ -16,10 +16,9 @@ from reagent.errors import FileError
 from reagent.evaluation import Evaluation
 from reagent.explanation import Explanation
 from reagent.methods.base import Progress
-from reagent.metrics.rationale import RATIONALE, Annotation
-from reagent.metrics.soft import SOFT
+from reagent.metrics.config import EvaluationConfig
+from reagent.metrics.rationale import Annotation
 from reagent.models.base import Model as Loaded
-from reagent.models.distributions import reads_embeddings
 from reagent.models.load import load_model
 from reagent.request import ExplainRequest
 
@@ -240,12 +239,11 @@ def _evaluate_all(
 def _evaluation_config(model: Loaded, job: Job) -> EvaluationConfig:
     """The metrics of the suite that this model and this example allow."""
     marks = Annotation(job.example.antecedent, job.example.distractor)
-    refused = {name for name in RATIONALE if name not in marks.metrics}
-    refused |= set(SOFT) if reads_embeddings(model) is None else set()
-    names = [name for name in job.metrics if name not in refused]
-    return EvaluationConfig(
-        metrics=names or None, annotation=marks, stride=job.stride, seed=job.own_seed, **dict(job.settings)
+    config = EvaluationConfig(
+        metrics=job.metrics, annotation=marks, stride=job.stride, seed=job.own_seed, **dict(job.settings)
     )
+    problems = config.find_problems(model)
+    return replace(config, metrics=[name for name in job.metrics if name not in problems] or None)
 
 
 def _describe_model(info: Mapping[str, Any]) -> str:

@@ -55,11 +55,12 @@ def evaluate(
     quiet: Annotated[bool, typer.Option("--quiet", help="Only write the file asked for.")] = False,
 ) -> None:
     """Measure how faithful a saved explanation is to its model."""
-    from reagent.api.evaluate import EvaluationConfig, evaluate_together
+    from reagent.api.evaluate import evaluate_together
     from reagent.atomic_io import check_writable
     from reagent.cli.parsing import load_model, server_options
     from reagent.cli.progress import progress_bar
     from reagent.explanation import load
+    from reagent.metrics.config import EvaluationConfig
     from reagent.metrics.rationale import Annotation
 
     why = load(file)

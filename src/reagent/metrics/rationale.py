@@ -1,13 +1,15 @@
-"""Ante and No.D: does the rationale contain the antecedent, and does it keep clear of the distractor?
+"""Ante and No.D: does the rationale contain the antecedent, and does it avoid the distractor?
 
-For texts in which people have marked what the answer rests on and what has nothing to do with it. A rationale is
-the `size` best units of a row that score above zero. It contains the antecedent if any of its units touches it,
-and avoids the distractor if none does. Random's value is what a random choice of as many units gets, exactly.
+These metrics need texts in which people marked the antecedent, on which the answer depends, and a distractor, which is
+irrelevant to it. A rationale is the `size` best units of a row whose scores are positive. It contains the antecedent if
+one of its units overlaps it, and avoids the distractor if none does. The value of random attributions is exact: the
+probability for a random choice of as many units.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,91 +18,116 @@ from reagent.errors import InputError
 from reagent.evaluation import Result, TargetResult
 from reagent.explanation import Explanation, Token
 from reagent.metrics.context import EvaluationContext
+from reagent.models.base import Model
 from reagent.segmentation import Span
 
-RATIONALE = ("ante", "no_d")
-SIZE = 5  # the paper's are 5 to 8
+if TYPE_CHECKING:  # the config imports the metrics
+    from reagent.metrics.config import EvaluationConfig
+
+SIZE = 5  # the paper uses 5 to 8
 
 
 @dataclass(frozen=True)
 class Annotation:
-    """Characters of the prompt that the answer rests on, and characters that distract from it."""
+    """Characters of the prompt on which the answer depends, and characters that are irrelevant to it."""
 
     antecedent: tuple[Span, ...] = ()
     distractor: tuple[Span, ...] = ()
 
     @classmethod
     def of_texts(cls, prompt: str, antecedent: str | None = None, distractor: str | None = None) -> "Annotation":
-        """By what stands there, which must stand there once.
+        """From parts of the prompt, each of which must occur in it exactly once.
 
         >>> Annotation.of_texts("She moved to Japan. (It rains.)", "Japan", "(It rains.)")
         Annotation(antecedent=((13, 18),), distractor=((20, 31),))
         """
-        found = [() if text is None else (_once(prompt, text),) for text in (antecedent, distractor)]
-        return cls(*found)
+        return cls(*(() if text is None else (_find_unique(prompt, text),) for text in (antecedent, distractor)))
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """Which metrics it allows."""
-        given = (self.antecedent, self.distractor)
-        return tuple(name for name, spans in zip(RATIONALE, given, strict=True) if spans)
+        """The metrics that it is sufficient for."""
+        return tuple(name for name, metric in RATIONALE_METRICS.items() if metric.spans(self))
 
 
-def rationale(
-    subject: EvaluationContext, names: Sequence[str], annotation: Annotation, size: int | None
-) -> list[list[Result]]:
-    """The metrics `names` of RATIONALE of every explanation; the model is asked nothing.
+@dataclass(frozen=True)
+class RationaleMetric:
+    """Whether the rationale overlaps marked characters (ante), or does not (no_d)."""
 
-    Without a `size`, a greedy search has the length that it found, and all others have SIZE.
-    """
-    spans = dict(zip(RATIONALE, (annotation.antecedent, annotation.distractor), strict=True))
-    marked = {name: touching(subject.case.input, spans[name]) for name in names}
-    for name, mask in marked.items():
-        if not mask[~subject.case.protected[: len(mask)]].any():
-            raise InputError(f"{name}: no unit of the prompt that may be scored touches {list(spans[name])}")
-    return [[_result(name, subject, e, marked[name], size) for name in names] for e in range(len(subject.explanations))]
+    id: str
+    summary: str
+    mark: str  # the field of Annotation
+    wants_overlap: bool
+    higher_is_better: bool = True
+    needs: str = "annotations"
+    blind_to: str = "people may find other parts important than the model used"
+
+    def spans(self, annotation: Annotation) -> tuple[Span, ...]:
+        return annotation.antecedent if self.mark == "antecedent" else annotation.distractor
+
+    def check(self, model: Model, config: "EvaluationConfig") -> None:
+        del model
+        if config.annotation is None or not self.spans(config.annotation):
+            raise InputError(
+                f"metric {self.id!r} needs an annotation: which characters of the prompt are the {self.mark}"
+            )
+
+    def measure(self, context: EvaluationContext) -> list[list[Result]]:
+        """Makes no forward pass."""
+        assert context.config.annotation is not None  # `check` ran before
+        spans = self.spans(context.config.annotation)
+        marked = units_in_spans(context.case.input, spans)
+        if not marked[~context.case.protected[: len(marked)]].any():
+            raise InputError(f"{self.id}: no unit of the prompt that may be scored overlaps {list(spans)}")
+        return [[self._result(context, explanation, marked)] for explanation in context.explanations]
+
+    def measure_target(self, explanation: Explanation, t: int, marked: Mask, size: int | None = None) -> TargetResult:
+        """The value at output token `t`; `marked` are units of the prompt, `size` is as in `rationale_size`."""
+        size = rationale_size(explanation, t) if size is None else size
+        rationale = [unit.position for unit in explanation.top(size, t) if unit.score > 0]
+        overlaps = any(i < len(marked) and marked[i] for i in rationale)
+        free = [i for i, unit in enumerate(explanation.context(t)) if not unit.protected]
+        count = sum(bool(marked[i]) for i in free if i < len(marked))
+        random_avoids = comb(len(free) - count, len(rationale)) / comb(len(free), len(rationale))
+        random = 1 - random_avoids if self.wants_overlap else random_avoids
+        return TargetResult(t, float(overlaps == self.wants_overlap), 0.0, random, 0.0)
+
+    def _result(self, context: EvaluationContext, explanation: Explanation, marked: Mask) -> Result:
+        size = context.config.rationale
+        targets = tuple(self.measure_target(explanation, t, marked, size) for t in context.targets)
+        value, random = (float(np.mean([getattr(target, name) for target in targets])) for name in ("value", "random"))
+        return Result(self.id, "found", True, value, 0.0, random, 0.0, draws=0, random_draws=0, targets=targets)
 
 
-def touching(units: Sequence[Token], spans: Sequence[Span]) -> Mask:
-    """Which units have a character, other than white space around them, inside one of the spans."""
+RATIONALE_METRICS = {
+    metric.id: metric
+    for metric in (
+        RationaleMetric("ante", "whether the rationale contains the antecedent", "antecedent", wants_overlap=True),
+        RationaleMetric("no_d", "whether the rationale avoids the distractor", "distractor", wants_overlap=False),
+    )
+}
 
-    def inside(unit: Token) -> bool:
+
+def units_in_spans(units: Sequence[Token], spans: Sequence[Span]) -> Mask:
+    """Which units overlap one of the spans; white space around a unit does not count."""
+
+    def overlaps(unit: Token) -> bool:
         if unit.end <= unit.start:  # a special token, whose text is its name
             return False
         start = unit.end - len(unit.text.lstrip()) if unit.text.strip() else unit.start
         end = unit.start + len(unit.text.rstrip()) if unit.text.strip() else unit.end
         return any(start < stop and end > begin for begin, stop in spans)
 
-    return np.array([inside(unit) for unit in units])
+    return np.array([overlaps(unit) for unit in units])
 
 
-def _result(name: str, subject: EvaluationContext, e: int, marked: Mask, size: int | None) -> Result:
-    explanation = subject.explanations[e]
-    targets = tuple(at_target(name, explanation, t, marked, size) for t in subject.targets)
-    value, random = (float(np.mean([getattr(target, which) for target in targets])) for which in ("value", "random"))
-    return Result(name, "found", True, value, 0.0, random, 0.0, draws=0, random_draws=0, targets=targets)
-
-
-def at_target(name: str, explanation: Explanation, t: int, marked: Mask, size: int | None) -> TargetResult:
-    """Whether the rationale of output token `t` does what metric `name` asks; `marked` are units of the prompt."""
-    n = length(explanation, t) if size is None else size
-    chosen = [one.position for one in explanation.top(n, t) if one.score > 0]
-    hit = any(i < len(marked) and marked[i] for i in chosen)
-    free = [i for i, unit in enumerate(explanation.context(t)) if not unit.protected]
-    touched = sum(bool(marked[i]) for i in free if i < len(marked))
-    missed = comb(len(free) - touched, len(chosen)) / comb(len(free), len(chosen))
-    value, random = (hit, 1 - missed) if name == "ante" else (not hit, missed)
-    return TargetResult(t, float(value), 0.0, random, 0.0)
-
-
-def length(explanation: Explanation, t: int) -> int:
-    """How long the rationale is: what a greedy search found, else SIZE."""
+def rationale_size(explanation: Explanation, t: int) -> int:
+    """The length of a greedy search's result, and SIZE for all other methods."""
     return explanation.cost.steps[t] if explanation.method.get("id") == "greedy" else SIZE
 
 
-def _once(prompt: str, text: str) -> Span:
+def _find_unique(prompt: str, text: str) -> Span:
     if not text.strip() or prompt.count(text) != 1:
-        times = "is empty" if not text.strip() else f"stands in the prompt {prompt.count(text)} times"
-        raise InputError(f"{text!r} {times}: give the part of the prompt that is meant, so that it stands there once")
+        problem = "is empty" if not text.strip() else f"occurs in the prompt {prompt.count(text)} times"
+        raise InputError(f"{text!r} {problem}: give a part of the prompt that occurs exactly once")
     start = prompt.index(text)
     return start, start + len(text)

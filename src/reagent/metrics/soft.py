@@ -1,50 +1,120 @@
-"""Soft-NS and Soft-NC: every embedding element is kept or removed at random, as likely as its token's score says.
+"""Soft-NS and Soft-NC: embedding elements are kept or removed at random, with probabilities from the scores.
 
     x′ᵢ = xᵢ ⊙ eᵢ,  eᵢ ~ Ber(q), one draw for every element        (the paper's soft perturbation)
-    Soft-NS = max(0, H₀ − H(X′)) / H₀,  q = sᵢ                      what is important is kept: does it suffice?
-    Soft-NC = H(X′) / H₀,               q = 1 − sᵢ                  what is important is removed: was it needed?
+    Soft-NS = max(0, H₀ − H(X′)) / H₀,  q = sᵢ                      important elements are kept: are they sufficient?
+    Soft-NC = H(X′) / H₀,               q = 1 − sᵢ                  important elements are removed: were they needed?
 
-H is the Hellinger distance to the model's next-token distribution over the unperturbed text, H₀ that of the
-zero input. Protected tokens stay whole, in the zero input too; every token of a unit has the unit's score.
+H is the Hellinger distance to the model's next-token distribution after the unperturbed text. H₀ is the distance of
+the zero input. Protected tokens are never perturbed, not even in the zero input. Every token of a unit has the unit's
+score.
 
-π-Soft-NS and π-Soft-NC are the same with pᵢ = (sᵢ / max s)^γ in the place of sᵢ, where γ makes the expected share
-of selected elements π. A softmax at temperature T has sᵢ / max s = exp((zᵢ − max z) / T): γ takes T with it, so no
-temperature changes p, and methods are compared by what they select, not by how much.
+π-Soft-NS and π-Soft-NC use pᵢ = (sᵢ / max s)^γ instead of sᵢ. γ is chosen so that the expected share of selected
+elements is π. A softmax at temperature T has sᵢ / max s = exp((zᵢ − max z) / T), so γ cancels T: the temperature does
+not change p. Methods are compared by which elements they select, not by how many.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from reagent.case import Floats, Ids
 from reagent.evaluation import Result
+from reagent.metrics.base import results_of
 from reagent.metrics.context import EvaluationContext
 from reagent.metrics.hellinger import distances
 from reagent.metrics.monte_carlo import (
-    PRECISION,
-    RANDOM_PRECISION,
-    Advance,
-    Draws,
-    Series,
-    averaged,
-    ignore,
+    TYPICAL_DRAWS,
+    AttributionKey,
+    DrawBudget,
+    make_samples,
     sample,
-    to_come,
+    summarize,
 )
-from reagent.models.base import Singles
-from reagent.models.distributions import ReadsEmbeddings
+from reagent.models.base import Model, Singles
+from reagent.models.distributions import ReadsEmbeddings, reads_embeddings, refusal
 
-DRAWS = Draws(round=32)
+if TYPE_CHECKING:  # the config imports the metrics
+    from reagent.metrics.config import EvaluationConfig
+
+BUDGET = DrawBudget(round_size=32)
 PI = 0.3
-SOFT = ("soft_ns", "soft_nc", "pi_soft_ns", "pi_soft_nc")
-NOTHING = 1e-4  # a smaller H₀ is rounding
-NEAR = 1e-12
+MIN_ZERO_DISTANCE = 1e-4  # a smaller H₀ is rounding
+TOLERANCE = 1e-12  # of shares
+
+
+@dataclass(frozen=True)
+class SoftMetric:
+    """One of the four soft metrics; all that are requested share the perturbed inputs."""
+
+    id: str
+    summary: str
+    blind_to: str
+    keeps_selected: bool  # NS keeps the selected elements, NC removes them
+    equal_share: bool  # π: every explanation selects the same expected share
+    higher_is_better: bool = True
+    needs: str = "embeddings"
+
+    def check(self, model: Model, config: "EvaluationConfig") -> None:
+        del config
+        if reads_embeddings(model) is None:
+            raise refusal(model, ReadsEmbeddings, self.id)
+
+    def measure(self, context: EvaluationContext) -> list[list[Result]]:
+        names = context.requested(SOFT_METRICS)
+        return results_of(self.id, context.shared("soft", lambda: measure_soft(context, names)))
+
+    def estimate_passes(self, config: "EvaluationConfig", targets: int, explanations: int) -> float:
+        return targets * (config.draws or TYPICAL_DRAWS) * (explanations + 1)
+
+    def shares(self, pis: Sequence[float]) -> Sequence[float | None]:
+        """The shares to select; None: the scores themselves are the probabilities."""
+        return list(pis) if self.equal_share else [None]
+
+
+_SHARPNESS = "it prefers peaked scores, whatever their order; zeroed embeddings are far from any text"
+_ZEROS = "zeroed embeddings are far from any text"
+SOFT_METRICS = {
+    metric.id: metric
+    for metric in (
+        SoftMetric(
+            "soft_ns",
+            "how little changes when elements are kept with their token's score as probability",
+            _SHARPNESS,
+            keeps_selected=True,
+            equal_share=False,
+        ),
+        SoftMetric(
+            "soft_nc",
+            "how much changes when elements are removed with their token's score as probability",
+            _SHARPNESS,
+            keeps_selected=False,
+            equal_share=False,
+        ),
+        SoftMetric(
+            "pi_soft_ns",
+            "soft_ns with an equal expected share π of kept elements",
+            _ZEROS,
+            keeps_selected=True,
+            equal_share=True,
+        ),
+        SoftMetric(
+            "pi_soft_nc",
+            "soft_nc with an equal expected share π of removed elements",
+            _ZEROS,
+            keeps_selected=False,
+            equal_share=True,
+        ),
+    )
+}
+
+
+# --- selection at an equal share ---
 
 
 class Selection(NamedTuple):
-    """With which probability each unit's elements are selected; `flags` where the share could not be met so."""
+    """The probability with which each unit's elements are selected; flags if the share cannot be reached as usual."""
 
     p: Floats
     flags: tuple[str, ...] = ()
@@ -61,16 +131,16 @@ def select(scores: Floats, share: float, sizes: Floats | None = None) -> Selecti
     weights = np.ones(len(scores)) if sizes is None else np.asarray(sizes, dtype=np.float64)
     weights = weights / weights.sum()
     positive = scores > 0
-    if weights @ positive <= share + NEAR:  # γ → 0: everything above zero is selected whole
-        short = bool(weights @ positive < share - NEAR)
+    if weights @ positive <= share + TOLERANCE:  # γ → 0: every positive score is selected with probability 1
+        short = bool(weights @ positive < share - TOLERANCE)
         return Selection(positive.astype(np.float64), ("too_few_positive",) if short else ())
     first = scores == scores.max()
-    if weights @ first >= share - NEAR:  # γ → ∞: only the first place is left, and those who share it are alike
-        tied = bool(weights @ first > share + NEAR)
+    if weights @ first >= share - TOLERANCE:  # γ → ∞: only the highest scores are selected, all alike
+        tied = bool(weights @ first > share + TOLERANCE)
         return Selection(first * (share / (weights @ first)), ("tied",) if tied else ())
     depth = np.full(len(scores), np.inf)
     depth[positive] = np.log(scores.max()) - np.log(scores[positive])
-    depth /= depth[positive & ~first].mean()  # the scale of the depths is γ's to choose, so it is taken out first
+    depth /= depth[positive & ~first].mean()  # γ absorbs the scale of the depths, so it is removed first
     return Selection(_decayed(depth, _solve(depth, weights, share)))
 
 
@@ -90,166 +160,155 @@ def _solve(depth: Floats, weights: Floats, share: float) -> float:
 
 
 def _decayed(depth: Floats, gamma: float) -> Floats:
-    """exp(−γ · depth), where an infinite depth has 0 whatever γ."""
+    """exp(−γ · depth); 0 at an infinite depth for every γ."""
     return np.where(np.isinf(depth), 0.0, np.exp(-gamma * np.where(np.isinf(depth), 0.0, depth)))
 
 
 # --- the perturbed inputs ---
 
 
-def perturbed(embeddings: Singles, keep: Floats, uniform: Singles) -> Singles:
-    """x ⊙ e: an element of token i stays where its number in [0, 1) is below `keep`ᵢ; [rows, length, width].
+def perturb(embeddings: Singles, keep: Floats, uniform: Singles) -> Singles:
+    """x ⊙ e: an element of token i is kept if its number in [0, 1) is below `keep`ᵢ; [rows, length, width].
 
     >>> ones, numbers = np.ones((2, 3), np.float32), np.full((1, 2, 3), 0.5, np.float32)
-    >>> perturbed(ones, np.array([[1.0, 0.4]]), numbers).tolist()
+    >>> perturb(ones, np.array([[1.0, 0.4]]), numbers).tolist()
     [[[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]]]
     """
     return np.asarray(embeddings * (uniform < keep[..., None]), dtype=np.float32)
 
 
 class _Target:
-    """One output unit: its context as embeddings, and how far from its distribution a perturbed context leads."""
+    """One output unit: the embeddings before it, and the distance that a perturbation of them causes."""
 
     def __init__(
-        self, reader: ReadsEmbeddings, subject: EvaluationContext, t: int, made: Callable[[int], None]
+        self, reader: ReadsEmbeddings, context: EvaluationContext, t: int, advance: Callable[[int], None]
     ) -> None:
-        case, n = subject.case, subject.before(t)
-        self.reader, self.subject, self.t, self.made = reader, subject, t, made
+        case, n = context.case, context.units_before(t)
+        self.reader, self.context, self.t, self.advance = reader, context, t, advance
         begin, end = int(case.unit_starts[n]), int(case.unit_starts[n + 1])
         self.positions: Ids = np.arange(begin, end)
-        # Of a phrase, what stands before its later tokens is the phrase itself, which stays whole.
+        # The later tokens of a phrase follow its earlier tokens, which are not perturbed.
         self.unit_of = case.unit_of[: end - 1]
-        self.free = np.append(subject.free(t), False)[np.minimum(self.unit_of, n)]  # [length]
+        self.free = np.append(context.unprotected(t), False)[np.minimum(self.unit_of, n)]  # [length]
         self.embeddings = reader.embed(case.ids[: end - 1])  # [length, width]
         self.reference = reader.after_embeddings(self.embeddings[None], self.positions)[0]
         zero = np.where(self.free[:, None], np.float32(0), self.embeddings)
         self.zero = float(distances(reader.after_embeddings(zero[None], self.positions), self.reference)[0])
-        made(2)
+        advance(2)
 
-    def distances(self, keep: Floats, numbers: range) -> Floats:
+    @property
+    def is_measurable(self) -> bool:
+        """Whether the zero input changes the model's distribution at all."""
+        return self.zero >= MIN_ZERO_DISTANCE
+
+    def measure(self, keys: Sequence[AttributionKey], selected: Sequence[Floats], draws: range) -> list[Floats]:
+        """Values from the probabilities of selection [shares, draws, units] of each key; [draws, shares] each."""
+        keeps = [SOFT_METRICS[key.metric].keeps_selected for key in keys]
+        keep = [p if kept else 1 - p for kept, p in zip(keeps, selected, strict=True)]
+        h = np.split(self.distances(np.concatenate(keep), draws), np.cumsum([len(p) for p in keep])[:-1])
+        return [self.normalize(rows, kept).T for kept, rows in zip(keeps, h, strict=True)]
+
+    def distances(self, keep: Floats, draws: range) -> Floats:
         """H for units kept with probability `keep` [variants, draws, units]; [variants, draws]."""
-        variants, draws, units = keep.shape
-        padded = np.concatenate([keep, np.ones((variants, draws, 1))], axis=-1)
+        variants, _, units = keep.shape
+        padded = np.concatenate([keep, np.ones((variants, len(draws), 1))], axis=-1)
         padded = np.where(self.free, padded[..., np.minimum(self.unit_of, units)], 1.0)  # [variants, draws, length]
-        rows = padded.swapaxes(0, 1).reshape(variants * draws, -1)  # draw by draw, whose numbers are made once
-        found = np.empty(len(rows))
+        rows = padded.swapaxes(0, 1).reshape(variants * len(draws), -1)  # the random numbers of a draw are made once
+        h = np.empty(len(rows))
         uniform: dict[int, Singles] = {}
         step = self.reader.rows_at_once(len(self.embeddings), len(self.positions))
         for begin in range(0, len(rows), step):
-            some = range(begin, min(begin + step, len(rows)))
-            of = [numbers[row // variants] for row in some]
-            uniform = {d: uniform[d] if d in uniform else self._uniform(d) for d in of}
-            texts = perturbed(self.embeddings, rows[some.start : some.stop], np.stack([uniform[d] for d in of]))
-            found[some] = distances(self.reader.after_embeddings(texts, self.positions), self.reference)
-            self.made(len(some))
-        return found.reshape(draws, variants).T
+            batch = range(begin, min(begin + step, len(rows)))
+            numbers = [draws[row // variants] for row in batch]
+            uniform = {d: uniform[d] if d in uniform else self._uniform(d) for d in numbers}
+            inputs = perturb(self.embeddings, rows[batch.start : batch.stop], np.stack([uniform[d] for d in numbers]))
+            h[batch] = distances(self.reader.after_embeddings(inputs, self.positions), self.reference)
+            self.advance(len(batch))
+        return h.reshape(len(draws), variants).T
+
+    def normalize(self, h: Floats, keeps_selected: bool) -> Floats:
+        """Soft-NS or Soft-NC from H; 0 if the target is not measurable."""
+        if not self.is_measurable:
+            return np.zeros(h.shape)
+        return np.maximum(0.0, self.zero - h) / self.zero if keeps_selected else h / self.zero
 
     def _uniform(self, draw: int) -> Singles:
-        """Numbers that depend on seed, target and draw only: the same for all explanations, however batches are cut."""
-        rng = self.subject.rng("soft", self.t, draw)
+        """Random numbers of one draw; they depend neither on the explanations nor on the batches."""
+        rng = self.context.rng("soft", self.t, draw)
         return rng.random(self.embeddings.shape, dtype=np.float32)
 
 
 # --- the metrics ---
 
 
-@dataclass(frozen=True)
-class _Which:
-    """One attribution under one metric: that of an explanation, or a fresh random one for every draw."""
+def measure_soft(context: EvaluationContext, names: Sequence[str]) -> list[list[Result]]:
+    """The metrics `names` of SOFT_METRICS for every explanation; of several π, the first gives the value."""
+    reader, pis = reads_embeddings(context.model), context.config.pis
+    assert reader is not None  # `check` ran before
+    metrics = [SOFT_METRICS[name] for name in names]
+    budget = BUDGET.with_fixed(context.config.draws)
+    variants = sum(len(metric.shares(pis)) for metric in metrics) * (len(context.explanations) + 1)
+    remaining = len(context.targets) * (2 + budget.limit * variants)
 
-    name: str
-    explanation: int | None
+    def advance(passes: int) -> None:
+        nonlocal remaining
+        remaining -= passes
+        context.progress.advance(passes, remaining)
 
-    def selected(self, subject: EvaluationContext, t: int, draws: range, pis: Sequence[float]) -> Floats:
-        """With which probability each unit's elements are selected; [points, draws, units]."""
-        if self.explanation is None:
-            rows = subject.random(t, draws.stop)[draws.start :]
-        else:
-            rows = subject.scores(t)[[self.explanation]]
-        chosen = [[_selection(subject, t, row, share).p for row in rows] for share in _shares(self.name, pis)]
-        return np.broadcast_to(np.array(chosen), (len(chosen), len(draws), subject.before(t)))
+    targets = {t: _Target(reader, context, t, advance) for t in context.targets}
+    unmeasurable = [t for t, target in targets.items() if not target.is_measurable]
+    samples = make_samples(names, len(context.explanations), slice(0, 1), unmeasurable)
 
+    def compute(t: int, keys: Sequence[AttributionKey], draws: range) -> list[Floats]:
+        nonlocal remaining
+        selected = [_probabilities(context, t, key, draws) for key in keys]
+        remaining = budget.remaining(context.targets, t, draws) * sum(map(len, selected))
+        return targets[t].measure(keys, selected, draws)
 
-def passes(subject: EvaluationContext, names: Sequence[str], draws: Draws, pis: Sequence[float]) -> int:
-    """How many forward passes `soft` takes at most."""
-    variants = sum(len(_shares(name, pis)) for name in names) * (len(subject.explanations) + 1)
-    return len(subject.targets) * (2 + draws.limit * variants)
-
-
-def soft(
-    reader: ReadsEmbeddings,
-    subject: EvaluationContext,
-    names: Sequence[str],
-    draws: Draws = DRAWS,
-    pis: Sequence[float] = (PI,),
-    advance: Advance = ignore,
-) -> list[list[Result]]:
-    """The metrics `names` of SOFT of every explanation; of several π, the first gives the number."""
-    left = passes(subject, names, draws, pis)
-
-    def made(rows: int) -> None:
-        nonlocal left
-        left -= rows
-        advance(rows, left)
-
-    targets = {t: _Target(reader, subject, t, made) for t in subject.targets}
-    unmeasured = frozenset(t for t, target in targets.items() if target.zero < NOTHING)
-    which = [_Which(name, e) for name in names for e in (*range(len(subject.explanations)), None)]
-    series = [Series(slice(0, 1), RANDOM_PRECISION if w.explanation is None else PRECISION, unmeasured) for w in which]
-
-    def ask(t: int, some: Sequence[int], numbers: range) -> list[Floats]:
-        nonlocal left
-        chosen = [which[i].selected(subject, t, numbers, pis) for i in some]
-        left = to_come(subject.targets, t, numbers, draws) * sum(map(len, chosen))
-        keep = [p if which[i].name.endswith("ns") else 1 - p for i, p in zip(some, chosen, strict=True)]
-        h = np.split(targets[t].distances(np.concatenate(keep), numbers), np.cumsum([len(p) for p in keep])[:-1])
-        return [_normalised(rows, targets[t].zero, which[i].name).T for i, rows in zip(some, h, strict=True)]
-
-    sample(series, subject.targets, draws, ask)
-    by = dict(zip(which, series, strict=True))
+    sample(samples, context.targets, budget, compute)
     return [
         [
-            averaged(
-                name,
+            summarize(
+                samples,
+                AttributionKey(metric.id, e),
                 "hellinger",
-                True,
-                by[_Which(name, e)],
-                by[_Which(name, None)],
-                slice(0, 1),
-                pis if name.startswith("pi_") else (),
-                {t: _flags(subject, t, e, name, pis, t in unmeasured) for t in subject.targets},
+                metric.higher_is_better,
+                curve=pis if metric.equal_share else (),
+                flags={t: _flags(context, t, e, metric, t in unmeasurable) for t in context.targets},
             )
-            for name in names
+            for metric in metrics
         ]
-        for e in range(len(subject.explanations))
+        for e in range(len(context.explanations))
     ]
 
 
-def _shares(name: str, pis: Sequence[float]) -> Sequence[float | None]:
-    return list(pis) if name.startswith("pi_") else [None]
+def _probabilities(context: EvaluationContext, t: int, key: AttributionKey, draws: range) -> Floats:
+    """The probability with which each unit's elements are selected; [shares, draws, units]."""
+    if key.explanation is None:
+        rows = context.random_scores(t, draws.stop)[draws.start :]
+    else:
+        rows = context.scores(t)[[key.explanation]]
+    shares = SOFT_METRICS[key.metric].shares(context.config.pis)
+    selected = [[_selection(context, t, row, share).p for row in rows] for share in shares]
+    return np.broadcast_to(np.array(selected), (len(shares), len(draws), context.units_before(t)))
 
 
-def _selection(subject: EvaluationContext, t: int, scores: Floats, share: float | None) -> Selection:
-    """The scores themselves, or what they select at π."""
+def _selection(context: EvaluationContext, t: int, scores: Floats, share: float | None) -> Selection:
+    """The scores themselves, or the selection of a share."""
     if share is None:
         return Selection(scores)
-    free = subject.free(t)
-    sizes = np.diff(subject.case.unit_starts)[: len(scores)][free]
-    chosen = select(scores[free], share, sizes)
+    free = context.unprotected(t)
+    sizes = np.diff(context.case.unit_starts)[: len(scores)][free]
+    selection = select(scores[free], share, sizes)
     p = np.zeros(len(scores))
-    p[free] = chosen.p
-    return Selection(p, chosen.flags)
+    p[free] = selection.p
+    return Selection(p, selection.flags)
 
 
 def _flags(
-    subject: EvaluationContext, t: int, explanation: int, name: str, pis: Sequence[float], unmeasured: bool
+    context: EvaluationContext, t: int, explanation: int, metric: SoftMetric, unmeasurable: bool
 ) -> tuple[str, ...]:
-    row = subject.scores(t)[explanation]
-    found = [flag for share in _shares(name, pis) for flag in _selection(subject, t, row, share).flags]
-    return (*(["no_effect_of_input"] if unmeasured else []), *found)
-
-
-def _normalised(h: Floats, zero: float, name: str) -> Floats:
-    if zero < NOTHING:
-        return np.zeros(h.shape)
-    return np.maximum(0.0, zero - h) / zero if name.endswith("ns") else h / zero
+    row = context.scores(t)[explanation]
+    shares = metric.shares(context.config.pis)
+    flags = [flag for share in shares for flag in _selection(context, t, row, share).flags]
+    return (*(["no_effect_of_input"] if unmeasurable else []), *flags)

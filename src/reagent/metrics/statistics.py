@@ -1,8 +1,8 @@
-"""From many cases to a claim: does a method beat random, by how much, and may that be chance?
+"""Tests over many cases: is a method better than random attributions, by how much, and is that significant?
 
-The pairs are (what the explanation got, what random attributions got) of the same case. The paper's figure is
-ln(mean over cases ÷ mean of random over the same cases); a ratio within single cases would often divide by 0.
-Nothing here is NaN or infinite: what does not exist is None.
+The pairs are (value of the explanation, value of random attributions) of the same case. The paper reports
+ln(mean over cases ÷ mean of random over the same cases). A ratio within single cases would often divide by 0.
+No number is NaN or infinite: an undefined number is None.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,14 +16,14 @@ from reagent.errors import InputError, UnknownNameError
 from reagent.evaluation import Evaluation, Result
 
 RESAMPLES = 10_000
-FEW = 13  # pairs with equal ranks, up to which the test is exact
-PARTS = 10  # in which they are made, to spare memory
+MAX_EXACT = 13  # pairs, up to which the test with tied ranks is exact
+BATCHES = 10  # of resamples, to save memory
 LEVEL = 0.95
-CORRECTIONS = {"holm": "Holm: of any false claim", "bh": "Benjamini–Hochberg: of the share of false claims"}
+CORRECTIONS = {"holm": "Holm: family-wise error rate", "bh": "Benjamini–Hochberg: false discovery rate"}
 
 
 class Estimate(NamedTuple):
-    """A number and its interval; None where there is no such number, or no such end."""
+    """A number and its interval; None for a number or an end that is undefined."""
 
     value: float | None
     low: float | None
@@ -35,12 +35,12 @@ class Wilcoxon(NamedTuple):
 
     statistic: float
     p: float
-    pairs: int  # that differ; the others say nothing
+    pairs: int  # with a difference; the others are left out
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One method against random (or against another) in one number, over many cases."""
+    """One method against random attributions, or against another method, in one measure over many cases."""
 
     metric: str
     measure: str
@@ -48,12 +48,12 @@ class Comparison:
     cases: int
     mean: Estimate
     random: Estimate
-    difference: Estimate  # positive is better, whichever way the metric goes
+    difference: Estimate  # positive is better, also for metrics where lower is better
     log_ratio: Estimate
     wilcoxon: Wilcoxon
-    rank_biserial: float  # −1 … 1, of the same ranks: how one-sided the differences are
-    cohens_d: float | None  # mean difference in its standard deviations; None where all differences are equal
-    better: float  # share of the cases in which it is better, ties as half
+    rank_biserial: float  # −1 … 1, of the ranks of the Wilcoxon test
+    cohens_d: float | None  # None if all differences are equal
+    better: float  # share of the cases in which it is better; ties count as half
     flagged: int  # cases with a flag
     correction: str | None = None
     adjusted_p: float | None = None
@@ -69,20 +69,20 @@ def against_random(
     seed: int = 0,
     resamples: int = RESAMPLES,
 ) -> list[Comparison]:
-    """Every number that the evaluations of one method have in common, against random's; `correction` as in `adjust`."""
+    """Every measure that all evaluations of one method have, against random; `correction` is as in `adjust`."""
     if not evaluations:
         raise InputError("there is nothing to compare: give at least one evaluation")
     keys = [(r.metric, r.measure) for r in evaluations[0].results]
     shared = [key for key in keys if all(key in {(r.metric, r.measure) for r in e.results} for e in evaluations)]
-    found = []
+    comparisons = []
     for metric, measure in shared:
         results = [e.result(metric, measure) for e in evaluations]
-        found.append(compare(results, [r.random for r in results], seed, resamples))
-    return found if correction is None else corrected(found, correction)
+        comparisons.append(compare(results, [r.random for r in results], seed, resamples))
+    return comparisons if correction is None else adjust_comparisons(comparisons, correction)
 
 
-def corrected(comparisons: Sequence[Comparison], correction: str) -> list[Comparison]:
-    """The same, with p-values adjusted for being that many."""
+def adjust_comparisons(comparisons: Sequence[Comparison], correction: str) -> list[Comparison]:
+    """The same comparisons, with p-values adjusted for their number."""
     adjusted = adjust([c.wilcoxon.p for c in comparisons], correction)
     return [replace(c, correction=correction, adjusted_p=float(p)) for c, p in zip(comparisons, adjusted, strict=True)]
 
@@ -90,14 +90,14 @@ def corrected(comparisons: Sequence[Comparison], correction: str) -> list[Compar
 def compare(
     results: Sequence[Result], others: Sequence[float], seed: int = 0, resamples: int = RESAMPLES
 ) -> Comparison:
-    """The results of many cases against the `others` of the same cases: random's, or another method's."""
+    """The results of many cases against `others`: the values of random, or of another method, in the same cases."""
     first = results[0]
     own, other = np.array([r.value for r in results]), np.array(others, dtype=np.float64)
     better = (own - other) if first.higher_is_better else (other - own)
     pairs = np.stack([own, other], axis=1)
 
     def mean(values: Floats) -> Estimate:
-        return share(values) if first.measure == "found" else bootstrap(values, _mean, seed, resamples)
+        return proportion(values) if first.measure == "found" else bootstrap(values, _mean, seed, resamples)
 
     return Comparison(
         metric=first.metric,
@@ -132,32 +132,32 @@ def bootstrap(
     resamples: int = RESAMPLES,
     level: float = LEVEL,
 ) -> Estimate:
-    """A statistic and its percentile interval, cases [cases, …] drawn again with replacement.
+    """A statistic of `values` [cases, …] and its percentile bootstrap interval.
 
-    `statistic` takes […, cases, …] and reduces the axis of the cases: the second where there are resamples.
+    `statistic` takes [resamples, cases, …] and reduces the axis of the cases.
     """
-    drawn = np.random.default_rng([seed, len(values)]).integers(len(values), size=(resamples, len(values)))
-    again = np.concatenate([statistic(values[some]) for some in np.array_split(drawn, PARTS)])
-    ends = np.quantile(again, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf")
+    indices = np.random.default_rng([seed, len(values)]).integers(len(values), size=(resamples, len(values)))
+    resampled = np.concatenate([statistic(values[batch]) for batch in np.array_split(indices, BATCHES)])
+    ends = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2], method="inverted_cdf")
     return Estimate(*(_finite(number) for number in (statistic(values[None])[0], *ends)))
 
 
-def share(values: Floats, level: float = LEVEL) -> Estimate:
-    """The share of cases with 1 among 0 and 1, and Wilson's interval, which is right for shares near 0 and 1 too.
+def proportion(values: Floats, level: float = LEVEL) -> Estimate:
+    """The mean of zeros and ones with Wilson's interval, which is also accurate near 0 and 1.
 
-    >>> [round(number, 3) for number in share(np.array([1.0, 1.0, 1.0, 1.0, 0.0]))]
+    >>> [round(number, 3) for number in proportion(np.array([1.0, 1.0, 1.0, 1.0, 0.0]))]
     [0.8, 0.376, 0.964]
     """
     from scipy.special import ndtri
 
-    n, found, z = len(values), float(values.mean()), float(ndtri((1 + level) / 2))
-    centre = (found + z * z / (2 * n)) / (1 + z * z / n)
-    wide = z / (1 + z * z / n) * float(np.sqrt(found * (1 - found) / n + z * z / (4 * n * n)))
-    return Estimate(found, max(0.0, centre - wide), min(1.0, centre + wide))
+    n, mean, z = len(values), float(values.mean()), float(ndtri((1 + level) / 2))
+    centre = (mean + z * z / (2 * n)) / (1 + z * z / n)
+    half_width = z / (1 + z * z / n) * float(np.sqrt(mean * (1 - mean) / n + z * z / (4 * n * n)))
+    return Estimate(mean, max(0.0, centre - half_width), min(1.0, centre + half_width))
 
 
 def wilcoxon(differences: Floats) -> Wilcoxon:
-    """Whether differences of pairs lie around 0; pairs without a difference are left out, as is usual.
+    """Whether the differences of pairs are symmetric around 0; pairs without a difference are left out, as usual.
 
     >>> wilcoxon(np.array([0.0, 0.0]))
     Wilcoxon(statistic=0.0, p=1.0, pairs=0)
@@ -168,25 +168,25 @@ def wilcoxon(differences: Floats) -> Wilcoxon:
     if not len(differences):
         return Wilcoxon(0.0, 1.0, 0)
     ranks = stats.rankdata(np.abs(differences))
-    if len(ranks) <= FEW and len(set(ranks)) < len(ranks):
-        return _tied(ranks, differences > 0)
-    found = stats.wilcoxon(differences)
-    return Wilcoxon(float(found.statistic), float(found.pvalue), len(differences))
+    if len(ranks) <= MAX_EXACT and len(set(ranks)) < len(ranks):
+        return _exact_with_ties(ranks, differences > 0)
+    test = stats.wilcoxon(differences)
+    return Wilcoxon(float(test.statistic), float(test.pvalue), len(differences))
 
 
-def _tied(ranks: Floats, positive: Mask) -> Wilcoxon:
-    """The same exactly where ranks are shared: how many choices of signs give each sum (scipy tries all of them)."""
-    counts = np.ones(1)  # by twice the sum of the positive ranks, which is whole
+def _exact_with_ties(ranks: Floats, positive: Mask) -> Wilcoxon:
+    """The exact test with tied ranks, by counting the signs that give each sum (scipy enumerates all signs)."""
+    counts = np.ones(1)  # index: twice the sum of the positive ranks, an integer
     for step in (2 * ranks).astype(int):
         counts = np.pad(counts, (0, step)) + np.pad(counts, (step, 0))
-    found = round(2 * ranks[positive].sum())
-    tails = counts[: found + 1].sum(), counts[found:].sum()
-    statistic = min(found, len(counts) - 1 - found) / 2
+    doubled = round(2 * ranks[positive].sum())
+    tails = counts[: doubled + 1].sum(), counts[doubled:].sum()
+    statistic = min(doubled, len(counts) - 1 - doubled) / 2
     return Wilcoxon(statistic, float(min(1.0, 2 * min(tails) / counts.sum())), len(ranks))
 
 
 def rank_biserial(differences: Floats) -> float:
-    """(positive ranks − negative ranks) ÷ all ranks of the signed-rank test; 0 where nothing differs.
+    """(positive ranks − negative ranks) ÷ all ranks of the signed-rank test; 0 if there are no differences.
 
     >>> rank_biserial(np.array([1.0, 2.0, -3.0]))
     0.0
@@ -201,7 +201,7 @@ def rank_biserial(differences: Floats) -> float:
 
 
 def cohens_d(differences: Floats) -> float | None:
-    """The mean difference in standard deviations of the differences; None where these are all equal."""
+    """The mean difference in standard deviations of the differences; None if all differences are equal."""
     spread = float(differences.std(ddof=1)) if len(differences) > 1 else 0.0
     return float(differences.mean() / spread) if spread > 0 else None
 
@@ -231,7 +231,7 @@ def _mean(values: Floats) -> Floats:
 
 
 def _log_ratio(pairs: Floats) -> Floats:
-    """Of [resamples, cases, 2]; −∞ and ∞ at one mean of 0, nothing where the ratio has no logarithm."""
+    """From [resamples, cases, 2]; −∞ or ∞ if one mean is 0, NaN if the logarithm is undefined."""
     own, random = pairs.mean(1).T
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where((own < 0) | (random < 0), np.nan, np.log(own) - np.log(random)))

@@ -11,7 +11,7 @@ from reagent.bench.records import Cell
 from reagent.evaluation import Result
 from reagent.explanation import Explanation
 from reagent.methods import METHODS
-from reagent.metrics.rationale import Annotation, at_target, touching
+from reagent.metrics.rationale import RATIONALE_METRICS, Annotation, units_in_spans
 from reagent.report.paper_results import MODELS, published_name
 
 Number = tuple[str, str]  # metric and measure
@@ -234,10 +234,10 @@ def _error_of_the_largest(why: Explanation, targets: Sequence[int]) -> float | N
 def _at_greedy_length(
     why: Explanation, marks: Annotation, lengths: Mapping[int, int], targets: Iterable[int]
 ) -> Iterator[Result]:
-    spans = {"ante": marks.antecedent, "no_d": marks.distractor}
     for name in marks.metrics:
-        marked = touching(why.input, spans[name])
-        found = [at_target(name, why, t, marked, lengths[t]) for t in targets]
+        metric = RATIONALE_METRICS[name]
+        marked = units_in_spans(why.input, metric.spans(marks))
+        found = [metric.measure_target(why, t, marked, lengths[t]) for t in targets]
         value, random = (sum(getattr(one, of) for one in found) / len(found) for of in ("value", "random"))
         yield Result(GREEDY[name], "found", True, value, 0.0, random, 0.0, draws=0, random_draws=0)
 

@@ -10,7 +10,7 @@ import numpy as np
 from reagent.bench.records import Cell
 from reagent.case import Floats, Mask
 from reagent.explanation import Explanation
-from reagent.metrics.rationale import Annotation, touching
+from reagent.metrics.rationale import Annotation, units_in_spans
 from reagent.report.contents import Drawing, Shaded, safe
 from reagent.report.figures.base import EDGE, INK, LINES, QUIET, Sheet, colour_of, sheet
 from reagent.report.load import Records, Run, annotation, natural, targets_of
@@ -172,8 +172,8 @@ def _example(place: _Place, title: str, cells: Sequence[Cell]) -> Example:
         scores={cell.label: _mean(cell)[drawn] for cell in cells},
         methods={cell.label: cell.method for cell in cells},
         said=_output(why, targets_of(first)),
-        distractor=touching(why.input, marks.distractor)[drawn],
-        antecedent=touching(why.input, marks.antecedent)[drawn],
+        distractor=units_in_spans(why.input, marks.distractor)[drawn],
+        antecedent=units_in_spans(why.input, marks.antecedent)[drawn],
         title=title,
     )
 

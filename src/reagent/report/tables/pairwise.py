@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from reagent.metrics.statistics import Comparison, adjust, compare, corrected
+from reagent.metrics.statistics import Comparison, adjust, adjust_comparisons, compare
 from reagent.report.analysis import (
     ALPHA,
     CORRECTION,
@@ -98,7 +98,7 @@ def _fought(run: Run, first: str, measure: dict[str, str]) -> dict[Pairing, Comp
             if label != first and (model, dataset, first) in groups:
                 duel = _duel(groups[model, dataset, first], rows, (metric, name))
                 of_metric |= {(model, dataset, label, metric): duel} if duel else {}
-        found |= dict(zip(of_metric, corrected(list(of_metric.values()), CORRECTION), strict=True))
+        found |= dict(zip(of_metric, adjust_comparisons(list(of_metric.values()), CORRECTION), strict=True))
     return found
 
 
