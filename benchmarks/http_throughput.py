@@ -20,8 +20,8 @@ import xllamacpp
 from prompts import DEMO
 
 import reagent
-from reagent.models.bundled import gguf_path
-from reagent.models.dry_run import Rehearsal
+from reagent.models.bundled import fetch_gguf
+from reagent.models.dry_run import DryRunModel
 
 CONCURRENCY = (1, 4, 16)
 LATENCY = 0.05
@@ -31,7 +31,7 @@ PROBES = 128
 @contextmanager
 def llama_cpp() -> Iterator[str]:
     params = xllamacpp.CommonParams()
-    params.model.path = str(gguf_path("smollm2"))
+    params.model.path = str(fetch_gguf("smollm2"))
     params.model_alias = {"smollm2"}
     params.n_ctx, params.n_parallel = 16 * 256, 16
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
@@ -95,14 +95,14 @@ def needed() -> list[dict[str, Any]]:
     rows = []
     for preset in ("fast", "paper"):
         for new in (1, 10):
-            stand_in = Rehearsal(model)
+            stand_in = DryRunModel(model)
             reagent.explain(stand_in, DEMO, max_new_tokens=new, preset=preset, replacer="self")
             rows.append(
                 {
                     "preset": preset,
                     "output tokens": new,
                     "echo": vars(stand_in.echo),
-                    "next token": vars(stand_in.next),
+                    "next token": vars(stand_in.next_token),
                 }
             )
     return rows

@@ -88,7 +88,7 @@ def _check_text(name: str, text: str) -> None:
 
 def streaming_to(model: Model, answered: Callable[[str], None] | None) -> Model:
     """The same model, which tells its answer word by word where it can and somebody listens."""
-    return model if answered is None or not isinstance(model, Streams) else model.streaming(answered)
+    return model if answered is None or not isinstance(model, Streams) else model.with_stream(answered)
 
 
 def read_case(model: Model, prompt: str | Chat, target: str | None, contrast: str | None, max_new_tokens: int) -> Case:

@@ -11,7 +11,6 @@ from reagent.errors import CapabilityError, InputError
 from reagent.methods.base import Progress
 from reagent.methods.greedy import Greedy, rationale_ratio
 from reagent.models.huggingface import HuggingFaceModel
-from reagent.models.masking import masking
 from reagent.replacers.base import no_proposals
 from reagent.testing.scripted import ScriptedModel
 

@@ -19,8 +19,7 @@ from reagent.metrics.replacement import BLACK_BOX_DRAWS, REPLACEMENT, replacemen
 from reagent.metrics.replacement import DRAWS as REPLACEMENT_DRAWS
 from reagent.metrics.soft import DRAWS as SOFT_DRAWS
 from reagent.metrics.soft import PI, SOFT, soft
-from reagent.models.base import Model
-from reagent.models.distributions import ReadsEmbeddings, gives_distributions, reads_embeddings, refusal
+from reagent.models.base import HasEmbeddings, Model, capability_error, find_distributions, find_embeddings
 from reagent.models.load import load_model
 from reagent.replacers import Replacer, automatic, make_replacer
 from reagent.validation import check_integer, check_range, with_options
@@ -157,7 +156,7 @@ class _Work:
 
     def soft(self) -> list[list[list[Result]]]:
         names = [name for name in self.names if name in SOFT]
-        reader = reads_embeddings(self.model)
+        reader = find_embeddings(self.model)
         if not names or reader is None:
             return []
         return [soft(reader, self.about, names, self._draws(SOFT_DRAWS), self.settings.pis, self._advance)]
@@ -169,7 +168,7 @@ class _Work:
         table = self.about.proposals(self.model, substitute)
         found = []
         if names:
-            full = gives_distributions(self.model)
+            full = find_distributions(self.model)
             draws = self._draws(REPLACEMENT_DRAWS if full else BLACK_BOX_DRAWS)
             found.append(replacement(self.model, full, self.about, table, names, draws, advance=self._advance))
         if "lds" in self.names:
@@ -196,8 +195,8 @@ def _chosen(model: Model, settings: EvaluationConfig) -> tuple[list[str], list[S
     """Which metrics to compute; by default all that can be, and why not the others."""
     marked = settings.annotation.metrics if settings.annotation else ()
     problems: dict[str, ReagentError] = {}
-    if reads_embeddings(model) is None:
-        problems |= {name: refusal(model, ReadsEmbeddings, name) for name in SOFT}
+    if find_embeddings(model) is None:
+        problems |= {name: capability_error(model, HasEmbeddings, f"metric {name!r}", "metric") for name in SOFT}
     problems |= {
         name: InputError(f"metric {name!r} needs an annotation: which characters of the prompt are the {what}")
         for name, what in zip(RATIONALE, ("antecedent", "distractor"), strict=True)

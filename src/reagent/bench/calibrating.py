@@ -6,7 +6,7 @@ import numpy as np
 
 from reagent.bench.suite import Model
 from reagent.models import bundled
-from reagent.models._transformers import is_local
+from reagent.models._transformers import is_available_offline
 from reagent.models.load import load_model
 
 LENGTH, ROWS = 48, 32
@@ -15,7 +15,7 @@ GPU = 100e12  # operations per second that an A100 makes of its 312 · 10¹² in
 
 def speed(model: Model) -> float | None:
     """Tokens per second; None where the model would have to be fetched first."""
-    if not (model.id in bundled.MODELS or is_local(model.id, model.revision)):
+    if not (model.id in bundled.MODELS or is_available_offline(model.id, model.revision)):
         return None
     loaded = load_model(model.id, device=model.device, dtype=model.dtype, revision=model.revision)
     ids = np.asarray(loaded.case("one two three", " four").ids)

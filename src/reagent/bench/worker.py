@@ -19,7 +19,7 @@ from reagent.methods.base import Progress
 from reagent.metrics.rationale import RATIONALE, Annotation
 from reagent.metrics.soft import SOFT
 from reagent.models.base import Model as Loaded
-from reagent.models.distributions import reads_embeddings
+from reagent.models.base import find_embeddings
 from reagent.models.load import load_model
 
 
@@ -172,8 +172,8 @@ def _explain(
     model: Loaded, job: Job, entry: MethodConfig, shorter: Mapping[int, MethodConfig]
 ) -> tuple[Explanation, list[tuple[MethodConfig, Explanation]]]:
     """The explanation, and those of the entries that stop earlier on the same way."""
-    if hasattr(model, "forget"):
-        model.forget()
+    if hasattr(model, "clear_cache"):
+        model.clear_cache()
     earlier: list[tuple[MethodConfig, Explanation]] = []
 
     def look(now: Progress) -> None:
@@ -217,8 +217,8 @@ def _evaluated(
     labels = [cell.entry.label for cell in job.cells if cell.entry.label in found]
 
     def evaluate(some: Sequence[str]) -> dict[str, Evaluation]:
-        if hasattr(model, "forget"):
-            model.forget()
+        if hasattr(model, "clear_cache"):
+            model.clear_cache()
         evaluations = evaluate_together(model, [found[label] for label in some], _settings(model, job))
         return dict(zip(some, evaluations, strict=True))
 
@@ -241,7 +241,7 @@ def _settings(model: Loaded, job: Job) -> EvaluationConfig:
     """The suite's metrics, as far as this model and this example have them."""
     marks = Annotation(job.example.antecedent, job.example.distractor)
     refused = {name for name in RATIONALE if name not in marks.metrics}
-    refused |= set(SOFT) if reads_embeddings(model) is None else set()
+    refused |= set(SOFT) if find_embeddings(model) is None else set()
     names = [name for name in job.metrics if name not in refused]
     return EvaluationConfig(
         metrics=names or None, annotation=marks, stride=job.stride, seed=job.own_seed, **dict(job.settings)

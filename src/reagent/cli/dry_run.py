@@ -1,11 +1,14 @@
 """`--dry-run`, and a word before a long run: what an explanation would take."""
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from reagent.models.base import Model
-    from reagent.models.dry_run import Rehearsal
+    from reagent.models.dry_run import DryRunModel
+
+log = logging.getLogger(__name__)
 
 LONG = 1000  # requests from which on a run is announced
 
@@ -19,7 +22,7 @@ def rehearse(model: "Model", call: Mapping[str, Any]) -> str:
     lines = [f"{'at most':<38}{'requests':>12}{'tokens sent':>14}{'received':>12}"]
     for name, tally, here in (
         ("with echoed prompt log-probabilities", found.echo, "of the prompt" in own),
-        ("with next-token log-probabilities", found.next, "next token" in own),
+        ("with next-token log-probabilities", found.next_token, "next token" in own),
     ):
         this = "   ← this server" if here else ""
         lines.append(f"{name:<38}{tally.requests:>12,}{tally.tokens:>14,}{tally.requests:>12,}{this}")
@@ -30,12 +33,10 @@ def announce(model: "Model", call: Mapping[str, Any], quiet: bool) -> None:
     """Tell what a long run on a server will take."""
     if quiet or not _is_server(model):
         return
-    from reagent.models.cache import say
-
     found = _rehearsed(model, call)
-    tally = found.echo if "of the prompt" in model.info["backend"] else found.next
+    tally = found.echo if "of the prompt" in model.info["backend"] else found.next_token
     if tally.requests >= LONG:
-        say(f"at most {tally.requests:,} requests with {tally.tokens:,} tokens; --dry-run tells without asking")
+        log.info(f"at most {tally.requests:,} requests with {tally.tokens:,} tokens; --dry-run tells without asking")
 
 
 def requests_of(model: "Model") -> Callable[[], str] | None:
@@ -44,11 +45,11 @@ def requests_of(model: "Model") -> Callable[[], str] | None:
     return (lambda: f" ({model.meter.requests - before:,} requests)") if _is_server(model) else None
 
 
-def _rehearsed(model: "Model", call: Mapping[str, Any]) -> "Rehearsal":
+def _rehearsed(model: "Model", call: Mapping[str, Any]) -> "DryRunModel":
     from reagent.api.explain import explain
-    from reagent.models.dry_run import Rehearsal
+    from reagent.models.dry_run import DryRunModel
 
-    stand_in = Rehearsal(model)
+    stand_in = DryRunModel(model)
     explain(stand_in, **call)
     return stand_in
 

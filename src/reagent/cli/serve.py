@@ -1,6 +1,7 @@
 """`reagent serve`: the page on this machine, or for others with a token."""
 
 import ipaddress
+import logging
 import os
 import secrets
 import socket
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from reagent.web.config import Access
+
+log = logging.getLogger(__name__)
 
 TOKEN = "REAGENT_TOKEN"
 SHORTEST = 16  # characters of a token that nobody guesses
@@ -59,7 +62,6 @@ def serve(
     """
     require_web()
     from reagent.cli.parsing import load, serving
-    from reagent.models.cache import say
     from reagent.web.app import create_app
     from reagent.web.config import Limits, ServiceConfig
 
@@ -71,7 +73,7 @@ def serve(
     chosen = ServiceConfig(limits, access) if folder is None else ServiceConfig(limits, access, folder)
     app = create_app(loaded, chosen)
     if not quiet and not _is_loopback(host):
-        say("prompts and the token travel unencrypted: put a server with TLS in front where that matters")
+        log.info("prompts and the token travel unencrypted: put a server with TLS in front where that matters")
     run(app, listening, address(host, access), quiet)
 
 
@@ -136,8 +138,6 @@ def run(app: "FastAPI", listening: socket.socket, where: str, quiet: bool) -> No
     """Serve until somebody presses Ctrl-C."""
     import uvicorn
 
-    from reagent.models.cache import say
-
     class Server(uvicorn.Server):
         """Ends at once: whoever watches a job is told so and let go."""
 
@@ -157,7 +157,7 @@ def run(app: "FastAPI", listening: socket.socket, where: str, quiet: bool) -> No
     )
     typer.echo(where)
     if not quiet:
-        say("open this address in a browser; Ctrl-C ends the service")
+        log.info("open this address in a browser; Ctrl-C ends the service")
     try:
         Server(config).run(sockets=[listening])
     finally:

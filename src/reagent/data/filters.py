@@ -1,5 +1,6 @@
 """What a model knows: examples whose expected word is its first choice, with the distractor and without."""
 
+import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,10 +11,10 @@ import numpy as np
 from reagent.case import Ids
 from reagent.data.base import Dataset, Example, by_lot
 from reagent.errors import InputError
-from reagent.models.base import Model
-from reagent.models.cache import say
-from reagent.models.distributions import GivesDistributions, gives_distributions
+from reagent.models.base import HasDistributions, Model, find_distributions
 from reagent.validation import check_integer
+
+log = logging.getLogger(__name__)
 
 AT_ONCE = 256  # examples among which those of equal length are looked for, before it is seen whether they are enough
 A_FEW = 8  # times as many as are wanted: a small model knows about one in five
@@ -64,14 +65,14 @@ def _question(model: Model, example: Example, prompt: str) -> _Question | None:
     try:
         case = model.case(prompt, example.target)
     except InputError as error:  # too long for this model, or written with what it cannot read
-        say(f"{example.id} is left out: {error}")
+        log.info(f"{example.id} is left out: {error}")
         return None
     return _Question(example, case.ids[: case.positions[0] + 1], case.output[0].text)
 
 
 def _first_choices(questions: Sequence[_Question], model: Model) -> list[_Question]:
     """Those that the model answers with yes; questions of equal length share a batch."""
-    whole = gives_distributions(model)
+    whole = find_distributions(model)
     by_length: defaultdict[int, list[_Question]] = defaultdict(list)
     for question in questions:
         by_length[len(question.ids)].append(question)
@@ -85,7 +86,7 @@ def _first_choices(questions: Sequence[_Question], model: Model) -> list[_Questi
     return passed
 
 
-def _is_first(ids: Ids, model: Model, whole: GivesDistributions | None) -> list[bool]:
+def _is_first(ids: Ids, model: Model, whole: HasDistributions | None) -> list[bool]:
     """Whether the last token of each row is the model's first choice there."""
     last = np.array([ids.shape[1] - 1])
     if whole is None:  # a server, which answers for one target

@@ -8,7 +8,7 @@ from typing import Any
 
 from reagent.data.readers import TABLES, Row, bundled, read_rows
 from reagent.errors import FetchError, FileError, InputError
-from reagent.models._transformers import short
+from reagent.models._transformers import shorten_message
 
 # Where the hub keeps tables of data sets whose own files are a script, which `datasets` no longer runs.
 CONVERTED = "refs/convert/parquet"
@@ -72,7 +72,7 @@ def _table(name: str, home: Home, revision: str | None) -> Any:
             return datasets.load_dataset(name, split=home.split, revision=CONVERTED)
     except Exception as error:  # datasets raises anything from OSError to ArrowInvalid
         raise FetchError(
-            f"cannot load {name!r} (split {home.split}) from the hub: {short(error)}; check the name and the "
+            f"cannot load {name!r} (split {home.split}) from the hub: {shorten_message(error)}; check the name and the "
             f"connection, give a file with the fields {home.fields}, or take what is bundled"
         ) from error
 

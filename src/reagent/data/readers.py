@@ -2,6 +2,7 @@
 
 import csv
 import json
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.resources import files
@@ -11,7 +12,8 @@ from typing import Any, NamedTuple
 
 from reagent.data.base import Example
 from reagent.errors import FileError, InputError
-from reagent.models.cache import say
+
+log = logging.getLogger(__name__)
 
 TABLES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 LONGEST = 100_000  # characters; no model here reads more
@@ -81,7 +83,7 @@ def examples_of(source: str, rows: Iterable[Row], read: Callable[[Row], Example 
     for reason, left_out in skipped.items():
         more = f" and {len(left_out) - 5:,} more" if len(left_out) > 5 else ""
         places = "; ".join(row.where for row in left_out[:5])
-        say(f"left out what is {reason}: {places}{more}")
+        log.info(f"left out what is {reason}: {places}{more}")
     if not found:
         why = "all its rows are empty or too long" if skipped else "it is empty"
         raise FileError(f"{source} holds no example: {why}")

@@ -14,7 +14,7 @@ from reagent.case import Case, Floats, Mask
 from reagent.errors import InputError
 from reagent.methods.base import Attribution
 from reagent.methods.normalization import share
-from reagent.models.base import Differentiable, Model, Singles, lacking, require
+from reagent.models.base import Differentiable, Model, Singles, capability_error, require
 
 if TYPE_CHECKING:
     import torch
@@ -46,13 +46,13 @@ class Text:
         open_model = cast(_Open, model)
         embeddings = open_model.embed(case.ids[: int(case.positions.max())])  # the last target itself is never read
         if embeddings is None:
-            raise lacking(model, Differentiable, wanted_by)
+            raise capability_error(model, Differentiable, wanted_by)
         text = cls(open_model, case, embeddings, batch)
         if all(unit.logprob is not None for unit in case.output):
             # A network that takes more from its tokens than their embeddings would be explained wrongly.
             found = text.values(embeddings[None])[0]
             if not np.allclose(found, case.values, rtol=SAME, atol=SAME):
-                raise lacking(model, Differentiable, wanted_by)
+                raise capability_error(model, Differentiable, wanted_by)
         return text
 
     @property

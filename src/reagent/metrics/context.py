@@ -75,8 +75,8 @@ def subject(
                 "same targets: evaluate the others by themselves"
             )
     tokens = _by_tokens(case, same_tokens(model, case))
-    if hasattr(model, "remember"):  # a black box by words knows no ids, but what it has read
-        model.remember(case.completion + ("" if case.contrast is None else case.contrast.token.text))
+    if hasattr(model, "register_text"):  # a black box by words knows no ids, but what it has read
+        model.register_text(case.completion + ("" if case.contrast is None else case.contrast.token.text))
     chosen = tuple(targets) if targets is not None else targets_of(first, stride)
     for t in chosen:
         first.context(t)  # refuses a target that is not there

@@ -31,8 +31,7 @@ from reagent.metrics.monte_carlo import (
     sample,
     to_come,
 )
-from reagent.models.base import Model
-from reagent.models.distributions import GivesDistributions
+from reagent.models.base import HasDistributions, Model
 from reagent.replacers.base import Proposals
 
 REPLACEMENT = ("comprehensiveness", "sufficiency")
@@ -54,7 +53,7 @@ class _Target:
     """One output unit, and what it costs to replace some of the units before it."""
 
     model: Model
-    distributions: GivesDistributions | None
+    distributions: HasDistributions | None
     subject: EvaluationContext
     table: Proposals
     t: int
@@ -133,7 +132,7 @@ def how_many(share: float, units: int) -> int:
 
 def replacement(
     model: Model,
-    distributions: GivesDistributions | None,
+    distributions: HasDistributions | None,
     subject: EvaluationContext,
     table: Proposals,
     names: Sequence[str] = REPLACEMENT,

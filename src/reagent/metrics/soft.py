@@ -33,8 +33,7 @@ from reagent.metrics.monte_carlo import (
     sample,
     to_come,
 )
-from reagent.models.base import Singles
-from reagent.models.distributions import ReadsEmbeddings
+from reagent.models.base import HasEmbeddings, Singles
 
 DRAWS = Draws(round=32)
 PI = 0.3
@@ -110,9 +109,7 @@ def perturbed(embeddings: Singles, keep: Floats, uniform: Singles) -> Singles:
 class _Target:
     """One output unit: its context as embeddings, and how far from its distribution a perturbed context leads."""
 
-    def __init__(
-        self, reader: ReadsEmbeddings, subject: EvaluationContext, t: int, made: Callable[[int], None]
-    ) -> None:
+    def __init__(self, reader: HasEmbeddings, subject: EvaluationContext, t: int, made: Callable[[int], None]) -> None:
         case, n = subject.case, subject.before(t)
         self.reader, self.subject, self.t, self.made = reader, subject, t, made
         begin, end = int(case.unit_starts[n]), int(case.unit_starts[n + 1])
@@ -177,7 +174,7 @@ def passes(subject: EvaluationContext, names: Sequence[str], draws: Draws, pis: 
 
 
 def soft(
-    reader: ReadsEmbeddings,
+    reader: HasEmbeddings,
     subject: EvaluationContext,
     names: Sequence[str],
     draws: Draws = DRAWS,

@@ -36,7 +36,7 @@ def check_messages(messages: Any, whole: bool = True) -> list[dict[str, str]]:
     return [{"role": message["role"], "content": message["content"]} for message in messages]
 
 
-def read_messages(path: str | Path, whole: bool = True) -> list[dict[str, str]]:
+def load_messages(path: str | Path, whole: bool = True) -> list[dict[str, str]]:
     """A JSON file with a list of messages."""
     data = read_json(path, "a list of messages")
     try:
@@ -45,7 +45,7 @@ def read_messages(path: str | Path, whole: bool = True) -> list[dict[str, str]]:
         raise FileError(f"{str(path)!r}: {error}") from error
 
 
-def render(tokenizer: "PreTrainedTokenizerBase", messages: Chat, name: str) -> tuple[str, tuple[Message, ...]]:
+def render_chat(tokenizer: "PreTrainedTokenizerBase", messages: Chat, name: str) -> tuple[str, tuple[Message, ...]]:
     """The text up to where the answer begins, and where each message stands in it."""
     text = _apply(tokenizer, messages, name, add_generation_prompt=True)
     places, end = [], 0

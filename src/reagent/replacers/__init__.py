@@ -13,7 +13,7 @@ vocabulary.py        the explained model's tokens as text
 from typing import Any
 
 from reagent.errors import UnknownNameError
-from reagent.models._transformers import is_local
+from reagent.models._transformers import is_available_offline
 from reagent.models.base import Model
 from reagent.replacers.base import Proposals, Replacer
 from reagent.replacers.infill import InfillReplacer
@@ -39,7 +39,7 @@ def automatic(model: Model | None = None) -> str:
     A model behind an API stays with itself: its tokens may be pieces of text that no masked LM knows.
     """
     remote = model is not None and str(model.info["backend"]).startswith("http")
-    return "roberta" if is_local(MaskedLMReplacer().model) and not remote else "self"
+    return "roberta" if is_available_offline(MaskedLMReplacer().model) and not remote else "self"
 
 
 def make_replacer(name: str = "auto", **options: Any) -> Replacer:

@@ -31,9 +31,9 @@ from typing import Any
 import numpy as np
 
 from reagent.case import Case
-from reagent.models._transformers import local_revision
+from reagent.models._transformers import cached_revision
 from reagent.models.base import Model
-from reagent.models.tokens import Span
+from reagent.models.tokenization import Span
 from reagent.replacers.base import Proposals, table
 from reagent.replacers.masked_network import Fill, load
 from reagent.replacers.vocabulary import Vocabulary, is_sign
@@ -60,7 +60,7 @@ class MaskedLMReplacer:
 
     @property
     def info(self) -> Mapping[str, Any]:
-        return {"id": "roberta", **asdict(self), "revision": self.revision or local_revision(self.model)}
+        return {"id": "roberta", **asdict(self), "revision": self.revision or cached_revision(self.model)}
 
     def propose(self, model: Model, case: Case, rng: np.random.Generator) -> Proposals:
         vocabulary = Vocabulary(model, "replacer 'roberta'")

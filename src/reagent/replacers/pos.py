@@ -15,6 +15,7 @@ for a plural noun), the capital, at last the part of speech, so that any word st
 
 import hashlib
 import json
+import logging
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,10 +33,12 @@ from reagent.case import Case, Ids
 from reagent.errors import InputError
 from reagent.models import cache
 from reagent.models.base import Model
-from reagent.models.tokens import Span
+from reagent.models.tokenization import Span
 from reagent.replacers.base import Proposals, table
 from reagent.replacers.vocabulary import Vocabulary, is_sign
 from reagent.validation import check_integer
+
+log = logging.getLogger(__name__)
 
 MINIMUM = 3
 RECIPE = "1"  # part of every stamp: raise it when `_tag_alone` answers otherwise
@@ -117,10 +120,10 @@ def _tags_of_vocabulary(texts: Sequence[str]) -> list[str]:
     entry = cache.CacheEntry(f"pos-{digest[:12]}", stamp=f"{RECIPE}:{_tagger_id()}:{digest}")
 
     def build(folder: Path) -> None:
-        cache.say(f"tagging {len(texts):,} tokens by part of speech, once; this takes some seconds")
+        log.info(f"tagging {len(texts):,} tokens by part of speech, once; this takes some seconds")
         (folder / "tags.json").write_text(json.dumps(_tag_alone(texts)), "utf-8")
 
-    tags: list[str] = json.loads((cache.ready(entry, build) / "tags.json").read_text("utf-8"))
+    tags: list[str] = json.loads((cache.ensure_entry(entry, build) / "tags.json").read_text("utf-8"))
     return tags
 
 

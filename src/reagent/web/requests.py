@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from reagent.api.explain import check_choices
 from reagent.errors import CapabilityError, InputError, UnknownNameError
 from reagent.methods import METHODS, Method, make_method, replaces
-from reagent.models._transformers import is_local
+from reagent.models._transformers import is_available_offline
 from reagent.models.base import HasChatTemplate, HasTokenTexts, HasVocabulary, Model, PredictsTokens
 from reagent.replacers import REPLACERS
 from reagent.replacers.masked_lm import MaskedLMReplacer
@@ -154,7 +154,7 @@ def _can(method: Method, model: Model) -> bool:
 
 
 def _can_replace(name: str, model: Model) -> bool:
-    if name == "roberta" and not is_local(MaskedLMReplacer().model):
+    if name == "roberta" and not is_available_offline(MaskedLMReplacer().model):
         return False  # nobody wants to wait for half a gigabyte behind a click
     return all(isinstance(model, capability) for capability in _NEEDS[name])
 

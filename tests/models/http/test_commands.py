@@ -36,7 +36,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
 def test_explaining_evaluating_and_comparing(
     server: Callable[..., Any], run: Callable[..., Any], truth: Truth, tmp_path: Path
 ) -> None:
-    url, app = server(names_ids=True)
+    url, app = server(reports_ids_on_request=True)
     options = ["--tokenizer", truth.folder, "--cache", tmp_path / "replies.sqlite", "--concurrency", "2"]
     file = tmp_path / "why.json"
     explain = ["explain", PROMPT, "--model", f"{url}/v1#tiny", *options, *QUICK, "--probes", "16", "--json", file]
@@ -102,7 +102,7 @@ def test_a_long_run_is_announced(
 
 
 def test_what_a_server_can_do_as_a_table(server: Callable[..., Any], run: Callable[..., Any]) -> None:
-    code, out, _ = run("models", "inspect", server(bias="biased", names_ids=True, chat=True)[0])
+    code, out, _ = run("models", "inspect", server(bias="biased", reports_ids_on_request=True, chat=True)[0])
     assert code == 0
     table = {line[: out.index("http://")].strip(): line[out.index("http://") :] for line in out.splitlines()}
     assert table["model"] == "tiny"

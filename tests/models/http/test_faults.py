@@ -29,7 +29,7 @@ from models.http.servers import (
     with_nan,
 )
 from reagent.errors import ReagentError, ServerError
-from reagent.models.http.client import _Pace
+from reagent.models.http.client import _RateLimiter
 
 PROMPT = "My aunt moved to Japan to teach music."
 QUICK: dict[str, Any] = {"max_new_tokens": 1, "replacer": "random", "probes": 16}
@@ -204,7 +204,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_rate_spaces_requests(patience: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    pace = _Pace(50.0)
+    pace = _RateLimiter(50.0)
     monkeypatch.setattr("reagent.models.http.client.time.monotonic", lambda: 1000.0)
     for _ in range(4):
         pace.wait(Patience())  # type: ignore[arg-type]

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reagent.models.http.censoring import UNLISTED
 
 import reagent
 from models.http.conftest import Truth
 from reagent.errors import CapabilityError, InputError
 from reagent.explanation import Explanation
-from reagent.models.http.censoring import UNLISTED
 from reagent.models.http.model import HttpModel
 
 PROMPT = "My aunt moved to Japan to teach music. She rents a small flat in the"
@@ -44,7 +44,12 @@ def connected(server: Callable[..., Any], truth: Truth) -> Callable[..., HttpMod
 
 @pytest.mark.parametrize(
     "can",
-    [{}, {"names_ids": True}, {"names_ids": True, "prompt_logprobs": True}, {"tokenize": None}],
+    [
+        {},
+        {"reports_ids_on_request": True},
+        {"reports_ids_on_request": True, "prompt_logprobs": True},
+        {"tokenize": None},
+    ],
     ids=["echo", "ids", "prompt_logprobs", "local tokenizer"],
 )
 def test_through_an_echo_the_explanation_is_that_of_the_model_itself(
@@ -61,14 +66,14 @@ def test_through_an_echo_the_explanation_is_that_of_the_model_itself(
 
 def test_the_published_method_too(connected: Callable[..., HttpModel], truth: Truth) -> None:
     paper: dict[str, Any] = {"preset": "paper", "max_steps": 8, "runs": 2, "max_new_tokens": 2, "replacer": "self"}
-    for can in ({}, {"names_ids": True, "prompt_logprobs": True}):
+    for can in ({}, {"reports_ids_on_request": True, "prompt_logprobs": True}):
         why = reagent.explain(connected(**can), PROMPT, **paper)
         assert_same(why, reagent.explain(truth.local, PROMPT, **paper))
         assert why.cost.steps == reagent.explain(truth.local, PROMPT, **paper).cost.steps
 
 
 def test_other_questions_too(connected: Callable[..., HttpModel], truth: Truth) -> None:
-    model = connected(names_ids=True)
+    model = connected(reports_ids_on_request=True)
     for question in (
         {"target": " river and", "contrast": " river bank"},
         {"target": " old town", "span": "old town"},
@@ -132,7 +137,7 @@ def test_prompts_as_text_are_read_by_the_server_alone(connected: Callable[..., H
 def test_predictions_are_those_of_the_model(connected: Callable[..., HttpModel], truth: Truth) -> None:
     case = truth.local.case(PROMPT, target=" Tokyo")
     real = truth.local.predict(case.ids, 6)
-    for can in ({}, {"echo": False}, {"names_ids": True, "prompt_logprobs": True}):
+    for can in ({}, {"echo": False}, {"reports_ids_on_request": True, "prompt_logprobs": True}):
         told = connected(**can).predict(case.ids, 6)
         np.testing.assert_array_equal(told.ids, real.ids)
         np.testing.assert_allclose(told.logprob, real.logprob, atol=1e-4)
