@@ -159,7 +159,7 @@ def test_the_rationale_keeps_the_prediction_and_less_of_it_does_not(
             texts = asked.proposals.apply(~kept[None], np.zeros((1, len(kept)), dtype=np.int64))
             return case.score_outputs(tiny_model, texts[:, : len(case.ids)]).rank[0, 0]
         keep = np.append(kept[: len(case.input)], True)[None]
-        return masking(tiny_model, "x").score_masked(case.ids[None], keep, case.positions, case.targets).rank[0, 0]
+        return tiny_model.score_masked(case.ids[None], keep, case.positions, case.targets).rank[0, 0]
 
     for t, scores in enumerate(found.scores):
         rationale = np.argsort(-scores, kind="stable")[: found.steps[t]].tolist()

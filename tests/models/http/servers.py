@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from reagent.models.tokens import decode_each
 from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+from reagent.models.tokenization import decode_each
 
 LOCK = threading.Lock()  # one network, many servers
 

@@ -29,7 +29,7 @@ def found(server: Callable[..., Any], truth: Truth) -> Callable[..., Any]:
         url, app = server(**can)
         client = Client(ServerAddress.parse(url), ServerOptions(top=top), Meter())
         known = detect_server(client)
-        text = detect_completions(client, known.model, known.ids, codec.learn, bias=True)
+        text = detect_completions(client, known.model, known.ids, codec.find_id, bias=True)
         return text, detect_chat(client, known.model), len(app.seen)
 
     return ask
@@ -73,7 +73,7 @@ def test_which_model_is_asked(server: Callable[..., Any]) -> None:
 
 def test_a_server_that_lists_no_models(server: Callable[..., Any]) -> None:
     url, _ = server(lists_models=False)
-    with pytest.raises(InputError, match=r"name the model on this server, as .*#NAME: it does not say which it has"):
+    with pytest.raises(InputError, match=r"name the model on this server, as .*#NAME: it does not list its models"):
         load_model(url)
     assert load_model(f"{url}#tiny").info["id"] == f"{url}#tiny"
     with pytest.raises(InputError, match=r"does not exist.*'other'"):
@@ -82,7 +82,7 @@ def test_a_server_that_lists_no_models(server: Callable[..., Any]) -> None:
 
 def test_a_server_without_log_probabilities(server: Callable[..., Any]) -> None:
     url, _ = server(completions=False)
-    with pytest.raises(ServerError, match="reports no log-probabilities, neither for completions nor for chats"):
+    with pytest.raises(ServerError, match="returns no log-probabilities, neither for completions nor for chats"):
         load_model(url)
 
 
@@ -99,5 +99,5 @@ def test_a_tokenizer_that_is_not_there(server: Callable[..., Any], name: str) ->
 
 
 def test_recovering_needs_a_server_that_can(server: Callable[..., Any]) -> None:
-    with pytest.raises(InputError, match="offers no way to recover exact values"):
+    with pytest.raises(InputError, match="cannot recover exact values"):
         load_model(server(echo=False)[0], recover=True)

@@ -89,16 +89,22 @@ def test_a_dry_run_of_a_local_model(run: Callable[..., Any], tiny_folder: Path) 
 
 
 def test_a_long_run_is_announced(
-    server: Callable[..., Any], run: Callable[..., Any], truth: Truth, monkeypatch: pytest.MonkeyPatch
+    server: Callable[..., Any],
+    run: Callable[..., Any],
+    truth: Truth,
+    messages: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = ["explain", PROMPT, "--model", server()[0], "--tokenizer", truth.folder, "--target", " the"]
     words += ["--replacer", "self", "--probes", "16"]
     monkeypatch.setattr("reagent.cli.dry_run.LONG", 18)
-    code, _, err = run(*words)
+    code, _, _ = run(*words)
     assert code == 0
-    assert err.startswith("reagent: at most 18 requests with ")
+    assert messages[-1].startswith("at most 18 requests with ")
+    messages.clear()
     monkeypatch.setattr("reagent.cli.dry_run.LONG", 19)
-    assert run(*words)[2] == ""
+    assert run(*words)[0] == 0
+    assert messages == []
 
 
 def test_what_a_server_can_do_as_a_table(server: Callable[..., Any], run: Callable[..., Any]) -> None:
@@ -114,7 +120,7 @@ def test_what_a_server_can_do_as_a_table(server: Callable[..., Any], run: Callab
     assert table["chat"] == "yes, top 20; continues an answer that is begun"
     code, out, _ = run("models", "inspect", server(completions=False, chat=True, continues=False, tokenize=None)[0])
     assert code == 0
-    assert "only the first token of an answer can be scored" in out
+    assert "scores only the first token of an answer" in out
     assert "words are explained" in out
 
 
@@ -124,7 +130,7 @@ def test_what_a_server_can_do_as_a_table(server: Callable[..., Any], run: Callab
         (["--concurrency", "0"], 2, "concurrency of a server must be a whole number"),
         (["--server", "top"], 2, "--server takes NAME=VALUE"),
         (["--server", "colour=red"], 2, "has no option 'colour'"),
-        (["--device", "cpu"], 2, "a server chooses its device by itself"),
+        (["--device", "cpu"], 2, "a server has its own device"),
         ([], 1, "cannot be reached"),
     ],
 )

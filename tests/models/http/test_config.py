@@ -51,8 +51,8 @@ def test_bad_addresses_are_one_line_without_secrets(url: str, message: str) -> N
         ({"timeout": -1}, "timeout of a server must be"),
         ({"retries": 1.5}, "retries of a server must be a whole number"),
         ({"colour": 1}, "has no option 'colour'. It has: tokenizer, cache, concurrency, rate"),
-        ({"device": "cpu"}, "a server chooses its device by itself"),
-        ({"revision": "main"}, "a server chooses its revision by itself"),
+        ({"device": "cpu"}, "a server has its own device"),
+        ({"revision": "main"}, "a server has its own revision"),
     ],
 )
 def test_bad_options_are_found_before_anything_is_asked(options: dict[str, object], message: str) -> None:

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reagent.models.http.censoring import UNLISTED
 
 import reagent
 from models.http.conftest import Truth
 from reagent.errors import CapabilityError, InputError
 from reagent.explanation import Explanation
 from reagent.models.http.model import HttpModel
+from reagent.models.http.scoring import UNLISTED
 
 PROMPT = "My aunt moved to Japan to teach music. She rents a small flat in the"
 QUICK: dict[str, Any] = {"max_new_tokens": 3, "replacer": "self", "probes": 24}
@@ -172,11 +172,9 @@ def test_tokens_by_their_text_where_only_an_echo_tells_them(connected: Callable[
     )
 
 
-def test_words_where_nobody_tells_the_tokens(
-    connected: Callable[..., HttpModel], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_words_where_nobody_tells_the_tokens(connected: Callable[..., HttpModel], messages: list[str]) -> None:
     model = connected(tokenizer=False, tokenize=None, echo=False)
-    assert "is explained by words" in capsys.readouterr().err
+    assert "words are explained" in messages[-1]
     assert str(model.info["tokens"]).startswith("words")
     why = reagent.explain(model, PROMPT, **QUICK)
     assert [t.text for t in why.input][:6] == ["My", " aunt", " moved", " to", " Japan", " to"]
@@ -200,16 +198,16 @@ def test_a_prompt_on_a_server_that_only_chats(connected: Callable[..., HttpModel
 
 
 def test_a_chat_that_does_not_go_on_has_its_first_token_explained(
-    connected: Callable[..., HttpModel], capsys: pytest.CaptureFixture[str]
+    connected: Callable[..., HttpModel], messages: list[str]
 ) -> None:
     model = connected(tokenizer=False, completions=False, chat=True, continues=False)
-    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where is the flat?"}]
-    why = reagent.explain(model, messages, max_new_tokens=3, replacer="self", probes=8)
+    chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where is the flat?"}]
+    why = reagent.explain(model, chat, max_new_tokens=3, replacer="self", probes=8)
     assert len(why.output) == 1
-    assert "only its first token is explained" in capsys.readouterr().err
+    assert "only its first token is explained" in messages[-1]
     assert [why.prompt[m.start : m.end] for m in why.messages] == ["Be brief.", "Where is the flat?"]
-    with pytest.raises(InputError, match="only the first token of one can be asked for: give"):
-        model.chat(messages, target=why.completion + " and more")
+    with pytest.raises(InputError, match="only its first token can be scored: give"):
+        model.chat(chat, target=why.completion + " and more")
 
 
 def test_what_the_chat_is_sent(server: Callable[..., Any]) -> None:

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from reagent.models.http.censoring import UNLISTED, bound, rank_of, remove_bias
 
 from reagent.models.http.responses import PositionLogprobs, TokenLogprob
+from reagent.models.http.scoring import UNLISTED, rank_of, remove_bias, upper_bound
 
 
 def best(logprob: np.ndarray, k: int) -> tuple[TokenLogprob, ...]:
@@ -18,7 +18,7 @@ def test_a_bound_is_above_every_token_that_is_not_listed(k: int, spread: float) 
     for _ in range(50):
         logits = rng.normal(0, spread, 100)
         logprob = logits - np.logaddexp.reduce(logits)
-        limit = bound(best(logprob, k), k)
+        limit = upper_bound(best(logprob, k), k)
         hidden = np.sort(logprob)[::-1][k]
         assert hidden <= limit + 1e-9
         assert limit <= np.sort(logprob)[::-1][k - 1]
