@@ -42,7 +42,7 @@ def test_a_wrong_dtype_or_device_is_reported_before_any_download(
     monkeypatch.setattr("reagent.models.bundled.fetch", lambda _: pytest.fail("the model was fetched"))
     monkeypatch.setattr("reagent.models._transformers._load", lambda *_: pytest.fail("the hub was asked"))
     for name in ("smollm2", "org/model"):
-        with pytest.raises(InputError, match="float8|toaster|cuda:99"):
+        with pytest.raises(InputError, match=r"float8|toaster|cuda:99"):
             load_model(name, **wrong)
 
 

@@ -117,11 +117,11 @@ class HuggingFaceModel:
         return self._case(prompt, tokenize(self._codec, prompt), True, target, max_new_tokens)
 
     def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
-        text, places = render_chat(self.tokenizer, messages, self._name)
+        text, rendered = render_chat(self.tokenizer, messages, self._name)
         if target is not None:
             check_target(self.tokenizer, messages, target, self._name)
-        source = tokenize_chat(self._codec, text, places)
-        return replace(self._case(text, source, False, target, max_new_tokens), messages=places)
+        source = tokenize_chat(self._codec, text, rendered)
+        return replace(self._case(text, source, False, target, max_new_tokens), messages=rendered)
 
     def with_stream(self, on_text: Callable[[str], None]) -> "HuggingFaceModel":
         model = copy(self)  # network, prefix, lock and meter are the same

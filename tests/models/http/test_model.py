@@ -1,6 +1,7 @@
 """A model behind an API is the model itself, as far as the API lets one see."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,14 @@ def connected(server: Callable[..., Any], truth: Truth) -> Callable[..., HttpMod
         return model
 
     return connect
+
+
+def test_options_may_be_numbers_of_numpy_and_paths(server: Callable[..., Any], truth: Truth) -> None:
+    options = {"concurrency": np.int64(2), "top": np.int64(5), "timeout": np.float32(20)}
+    model = reagent.load_model(server()[0], tokenizer=truth.folder, **options)
+    assert isinstance(truth.folder, Path)
+    assert model.info["top_logprobs"] == 5
+    assert len(model.case(PROMPT, max_new_tokens=2).output) == 2
 
 
 # --- the same explanation ---

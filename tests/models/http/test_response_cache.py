@@ -12,15 +12,15 @@ from reagent.models.http.response_cache import ResponseCache
 
 def test_a_reply_is_found_again_by_server_model_parameters_and_prompt(tmp_path: Path) -> None:
     body = {"model": "m", "prompt": [1, 2], "logprobs": 5}
-    key = ResponseCache.key("http://a/v1/completions", body)
+    key = ResponseCache.request_key("http://a/v1/completions", body)
     store = ResponseCache(tmp_path / "c.sqlite")
     store.put(key, {"choices": ["é"]})
     store.close()
     again = ResponseCache(tmp_path / "c.sqlite")
     assert again.get(key) == {"choices": ["é"]}
     others = [body | {"model": "n"}, body | {"prompt": [1, 3]}, body | {"logprobs": 6}]
-    assert [again.get(ResponseCache.key("http://a/v1/completions", other)) for other in others] == [None] * 3
-    assert again.get(ResponseCache.key("http://b/v1/completions", body)) is None
+    assert [again.get(ResponseCache.request_key("http://a/v1/completions", other)) for other in others] == [None] * 3
+    assert again.get(ResponseCache.request_key("http://b/v1/completions", body)) is None
 
 
 def test_two_at_once_may_write(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_the_form_of_llama_cpp_and_of_chats() -> None:
 def test_the_form_of_vllm_prompt_logprobs() -> None:
     entries = {"9": {"logprob": -3.0, "rank": 4, "decoded_token": " x"}, "3": {"logprob": -0.1, "rank": 1}}
     data = {"choices": [{"text": "", "prompt_logprobs": [None, entries]}]}
-    nothing, place = parse_with_logprobs(data).prompt
+    nothing, place = parse_with_logprobs(data).prompt_positions
     assert nothing.actual is None
     assert (place.actual, place.rank) == (TokenLogprob(" x", -3.0, 9), 3)
     assert [entry.id for entry in place.top] == [3, 9]

@@ -95,8 +95,8 @@ class HttpModel:
         return self._case(endpoint, prompt, source, special, target, max_new_tokens)
 
     def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
-        endpoint, text, source, places, special = self._tokenize_chat(messages, target)
-        return replace(self._case(endpoint, text, source, special, target, max_new_tokens), messages=places)
+        endpoint, text, source, rendered, special = self._tokenize_chat(messages, target)
+        return replace(self._case(endpoint, text, source, special, target, max_new_tokens), messages=rendered)
 
     def preview_case(self, prompt: str | Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
         """The case without a generation request: the output has its largest possible length."""
@@ -131,15 +131,15 @@ class HttpModel:
             and self.codec is not None
             and getattr(self.codec.tokenizer, "chat_template", None)
         ):
-            text, places = render_chat(self.codec.tokenizer, messages, self.server.model)
+            text, rendered = render_chat(self.codec.tokenizer, messages, self.server.model)
             if target is not None:
                 check_target(self.codec.tokenizer, messages, target, self.server.model)
             self._latest = self.completions
-            return self.completions, text, tokenize_chat(self.codec, text, places), places, False
+            return self.completions, text, tokenize_chat(self.codec, text, rendered), rendered, False
         endpoint = self._latest = self._chat_endpoint()
         assert isinstance(endpoint.vocabulary, TextVocabulary)
-        text, source, places = _tokenize_messages(endpoint.vocabulary, messages)
-        return endpoint, text, source, places, False
+        text, source, rendered = _tokenize_messages(endpoint.vocabulary, messages)
+        return endpoint, text, source, rendered, False
 
     def _case(
         self, endpoint: Endpoint, prompt: str, source: tuple[Token, ...], special: bool, target: str | None, new: int
@@ -217,7 +217,7 @@ def _tokenize_messages(
     vocabulary: TextVocabulary, messages: Chat
 ) -> tuple[str, tuple[Token, ...], tuple[Message, ...]]:
     """A chat as one text, its tokens, and the span of each message; every message begins with its role."""
-    text, tokens, places = "", [], []
+    text, tokens, rendered = "", [], []
     for message in messages:
         separator = SEPARATOR if text else ""
         tokens.append(vocabulary.role_token(message["role"], separator, len(text)))
@@ -226,6 +226,6 @@ def _tokenize_messages(
             replace(t, start=t.start + start, end=t.end + start) for t in vocabulary.tokenize(message["content"])
         ]
         text += separator + message["content"]
-        places.append(Message(message["role"], start, len(text)))
+        rendered.append(Message(message["role"], start, len(text)))
     tokens.append(vocabulary.role_token("assistant", "", len(text), vocabulary.answer_id))
-    return text, tuple(tokens), tuple(places)
+    return text, tuple(tokens), tuple(rendered)
