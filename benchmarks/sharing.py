@@ -26,7 +26,7 @@ from reagent.bench.plan import jobs_of, load_sources
 from reagent.bench.records import Known
 from reagent.bench.suite import Entry, load_suite
 from reagent.bench.worker import Worker
-from reagent.data import keep_known, load_dataset, sample
+from reagent.data import keep_predicted, load_dataset, sample
 from reagent.models.huggingface import HuggingFaceModel
 
 LENGTH = 45
@@ -135,7 +135,7 @@ def filtering(model: HuggingFaceModel) -> dict[str, float]:
     for name, tokens in (("one_by_one", 1), ("sharing_batches", usual)):
         model.tokens_at_once = tokens
         begin = time.process_time()
-        keep_known(some, model)
+        keep_predicted(some, model)
         found[name] = round(60 * len(some) / (time.process_time() - begin), 1)
     model.tokens_at_once = usual
     return found

@@ -55,7 +55,7 @@ def test_auto_is_roberta_where_it_is_at_hand_but_not_over_http(monkeypatch: pyte
 
     here, remote = (kind(["a", "b"], lambda context: np.zeros((len(context), 2))) for kind in (ScriptedModel, Remote))
     assert automatic(here) == automatic(remote) == automatic() == "self"
-    monkeypatch.setattr(replacers, "is_local", lambda _: True)
+    monkeypatch.setattr(replacers, "is_available_offline", lambda _: True)
     assert (automatic(here), automatic(remote), automatic()) == ("roberta", "self", "roberta")
     assert explain(remote, "a b", target=" a").replacer["id"] == "self"
 

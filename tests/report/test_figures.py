@@ -3,7 +3,6 @@
 import math
 
 import pytest
-from report.runs import ANTECEDENT, DISTRACTOR, PROMPT, Kept, cell, explained, several
 
 from reagent.bench.records import Cell
 from reagent.methods.reagent_fast import ReagentFast
@@ -17,6 +16,7 @@ from reagent.report.figures.examples import chosen_examples, distribution, heat_
 from reagent.report.load import Run, read
 from reagent.report.tables.base import Missing, Table
 from reagent.views.plots import COLOUR
+from report.runs import ANTECEDENT, DISTRACTOR, PROMPT, Kept, cell, explained, several
 
 
 @pytest.fixture

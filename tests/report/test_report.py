@@ -11,11 +11,11 @@ from pathlib import Path
 
 import polars
 import pytest
-from report.runs import PROMPT, Kept, cell, explained, several, stored
 
 from reagent.bench.records import Cell
 from reagent.errors import FileError, InputError
 from reagent.report import report_files, write_report
+from report.runs import PROMPT, Kept, cell, explained, several, stored
 from views.browser import Reader
 from views.samples import HOSTILE
 

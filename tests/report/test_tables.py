@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 
 import pytest
-from report.runs import PROMPT, Kept, cell, explained, several
 
 from reagent.bench.records import Cell
 from reagent.report.analysis import MARKED, REPLACED, SOFT, Family, Finding, findings
@@ -16,6 +15,7 @@ from reagent.report.tables.pairwise import pairwise_tables, pairwise_tests
 from reagent.report.tables.rationales import rationale_tables
 from reagent.report.tables.sharpness import sharpness_table
 from reagent.report.tables.study import averages, beside_the_paper, cost_table, full_table, lds_table
+from report.runs import PROMPT, Kept, cell, explained, several
 
 DOUBLE = [{"soft_ns": (2 * v, v), "soft_nc": (v, v)} for v in (0.1, 0.11, 0.12, 0.13, 0.14, 0.15, 0.16, 0.17)]
 EQUAL = [{"soft_ns": (0.1 + d, 0.1), "soft_nc": (0.2, 0.1)} for d in (0.02, -0.02) * 4]

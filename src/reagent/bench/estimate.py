@@ -62,7 +62,7 @@ def _passes(info: Mapping[str, Any], units: float, targets: int) -> float:
         "gradient_shap": float(info.get("n_samples", 0)) * slopes,
         "lime": float(info.get("samples", 0)),
         "occlusion": units * (1 if info.get("by") == "deletion" else float(info.get("draws", 1))),
-        "shapley": units * 2 * float(info.get("orders", 8)),
+        "shapley": units * 2 * float(info["permutations"]),
         "greedy": targets * units * SIZE * (1 if info.get("by") == "masking" else float(info.get("draws", 1))),
     }
     return simple.get(method, 1.0)

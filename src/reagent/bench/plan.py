@@ -14,7 +14,7 @@ from typing import Any
 from reagent.bench.records import Known, Place
 from reagent.bench.suite import Data, MethodConfig, Model, Suite
 from reagent.data import Dataset, Example, load_dataset, sample
-from reagent.data.base import by_lot
+from reagent.data.base import shuffle
 from reagent.errors import InputError, ReagentError
 from reagent.explanation import Explanation
 from reagent.replacers import make_replacer
@@ -146,7 +146,7 @@ def jobs_of(suite: Suite, model: Model, sources: Iterable[Source], limit: int | 
     found = []
     for source in sources:
         examples, all_entries = source.examples(limit, known), suite.entries(source.data.id)
-        lot = {example.id: i for i, example in enumerate(by_lot(examples, source.seed))}
+        lot = {example.id: i for i, example in enumerate(shuffle(examples, source.seed))}
         for example in examples:
             entries = [e for e in all_entries if lot[example.id] < e.sizes.get(source.data.id, len(lot))]
             for seed in suite.seeds:

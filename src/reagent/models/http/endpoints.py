@@ -15,7 +15,7 @@ from reagent.models.http.vocabulary import TextVocabulary, TokenVocabulary, Voca
 from reagent.models.tokenization import Span
 from reagent.segmentation import words
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 NEXT_WORD = "Here is the beginning of a text. Answer with the one word that comes next, and nothing else.\n\n"
 WORDS = "words, since the server does not tell its tokens"
@@ -158,7 +158,7 @@ def _make_text_endpoint(client: Client, server: ServerInfo, capabilities: Comple
         else NextTokenScorer(client, request_format, vocabulary, capabilities.top)
     )
     if not capabilities.echo:
-        log.info("%s does not report its tokens: words are explained; give a tokenizer", client.address.root)
+        logger.info("%s does not report its tokens: words are explained; give a tokenizer", client.address.root)
     return Endpoint(request_format, vocabulary, scorer)
 
 

@@ -23,7 +23,7 @@ from reagent.models.http.vocabulary import TextVocabulary
 from reagent.models.tokenization import tokenize_chat
 from reagent.segmentation import words
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 SEPARATOR = "\n\n"  # between the messages of a chat, in the text that is shown
 _IMPOSSIBLE = -100.0  # log-probability of a missing prediction
@@ -155,7 +155,7 @@ class HttpModel:
                 )
             return Case(prompt, target, source, output)
         if endpoint.first_only and new > 1:
-            log.info("this chat endpoint does not continue an unfinished answer: only its first token is explained")
+            logger.info("this chat endpoint does not continue an unfinished answer: only its first token is explained")
             new = 1
         self._check_length(len(ids) + new, f"{new} new tokens")
         body = endpoint.request_format.body(ids, new, 1)
