@@ -85,8 +85,8 @@ def test_other_questions_too(connected: Callable[..., HttpModel], truth: Truth) 
     model = connected(reports_ids_on_request=True)
     for question in (
         {"target": " river and", "contrast": " river bank"},
-        {"target": " old town", "span": "old town"},
-        {"max_new_tokens": 1, "unit": "word"},
+        {"target": " old town", "target_span": "old town"},
+        {"max_new_tokens": 1, "units": "word"},
         {"max_new_tokens": 2, "method": "occlusion"},
     ):
         asked = {"replacer": "self", **question} | ({} if "method" in question else {"probes": 16})
