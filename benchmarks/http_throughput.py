@@ -21,7 +21,7 @@ from prompts import DEMO
 
 import reagent
 from reagent.models.bundled import gguf_path
-from reagent.models.dry_run import Rehearsal
+from reagent.models.dry_run import DryRunModel
 
 CONCURRENCY = (1, 4, 16)
 LATENCY = 0.05
@@ -95,14 +95,14 @@ def requests_per_explanation() -> list[dict[str, Any]]:
     rows = []
     for preset in ("fast", "paper"):
         for new in (1, 10):
-            dry_run = Rehearsal(model)
+            dry_run = DryRunModel(model)
             reagent.explain(dry_run, DEMO, max_new_tokens=new, preset=preset, replacer="self")
             rows.append(
                 {
                     "preset": preset,
                     "output tokens": new,
                     "echo": vars(dry_run.echo),
-                    "next token": vars(dry_run.next),
+                    "next token": vars(dry_run.next_token),
                 }
             )
     return rows

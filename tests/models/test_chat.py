@@ -9,7 +9,7 @@ import pytest
 import tiny
 from reagent import explain
 from reagent.errors import FileError, InputError
-from reagent.models.chat import check_messages, read_messages
+from reagent.models.chat import check_messages, load_messages
 from reagent.models.huggingface import HuggingFaceModel
 
 TEMPLATE = (
@@ -98,12 +98,12 @@ def test_bad_messages_are_refused(messages: object, complaint: str, tmp_path: Pa
     path = tmp_path / "chat.json"
     path.write_text(json.dumps(messages))
     with pytest.raises(FileError, match=complaint):
-        read_messages(path)
+        load_messages(path)
 
 
 def test_files_that_are_not_there_or_not_json_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="cannot read"):
-        read_messages(tmp_path / "none.json")
+        load_messages(tmp_path / "none.json")
     (tmp_path / "bad.json").write_text("[{]")
     with pytest.raises(FileError, match="is not JSON"):
-        read_messages(tmp_path / "bad.json")
+        load_messages(tmp_path / "bad.json")

@@ -6,12 +6,12 @@ import torch
 
 import tiny
 from reagent.errors import CapabilityError
-from reagent.models.distributions import (
-    GivesDistributions,
-    ReadsEmbeddings,
-    gives_distributions,
-    reads_embeddings,
-    refusal,
+from reagent.models.base import (
+    HasDistributions,
+    HasEmbeddings,
+    capability_error,
+    find_distributions,
+    find_embeddings,
 )
 from reagent.models.huggingface import HuggingFaceModel
 from reagent.testing.scripted import ScriptedModel
@@ -27,8 +27,8 @@ def model_of(family: str, **limits: int) -> HuggingFaceModel:
 def test_embeddings_say_what_their_tokens_say(family: str) -> None:
     model = model_of(family)
     case = model.case(TEXT, max_new_tokens=4)
-    reader = reads_embeddings(model)
-    assert isinstance(reader, ReadsEmbeddings)
+    reader = find_embeddings(model)
+    assert isinstance(reader, HasEmbeddings)
     read = reader.after_embeddings(reader.embed(case.ids)[None], case.positions)
     from_tokens = reader.after_tokens(case.ids[None], case.positions)
     assert read.shape == (1, 4, len(tiny.tokenizer_of(family)))
@@ -45,10 +45,10 @@ def test_limits_change_batches_and_nothing_else(family: str, limits: dict[str, i
     sequences = rng.integers(5, 300, size=(9, 12))
     positions = np.array([7, 11])
     small, large = model_of(family, **limits), model_of(family)
-    found = [gives_distributions(model).after_tokens(sequences, positions) for model in (small, large)]
+    found = [find_distributions(model).after_tokens(sequences, positions) for model in (small, large)]
     np.testing.assert_allclose(*found, atol=1e-4)
-    embeddings = np.stack([reads_embeddings(large).embed(row) for row in sequences])
-    found = [reads_embeddings(model).after_embeddings(embeddings, positions) for model in (small, large)]
+    embeddings = np.stack([find_embeddings(large).embed(row) for row in sequences])
+    found = [find_embeddings(model).after_embeddings(embeddings, positions) for model in (small, large)]
     np.testing.assert_allclose(*found, atol=1e-4)
     assert small.meter == large.meter
     assert small.meter.forward_passes == 18
@@ -57,16 +57,16 @@ def test_limits_change_batches_and_nothing_else(family: str, limits: dict[str, i
 
 def test_a_batch_is_bounded_by_tokens_and_by_logits() -> None:
     vocabulary = len(tiny.tokenizer_of("llama"))
-    assert gives_distributions(model_of("llama", tokens_at_once=100)).rows_at_once(10, 1) == 10
-    assert gives_distributions(model_of("llama", logits_at_once=6 * vocabulary)).rows_at_once(10, 2) == 3
-    assert gives_distributions(model_of("llama", tokens_at_once=1)).rows_at_once(10, 1) == 1
+    assert find_distributions(model_of("llama", tokens_at_once=100)).rows_at_once(10, 1) == 10
+    assert find_distributions(model_of("llama", logits_at_once=6 * vocabulary)).rows_at_once(10, 2) == 3
+    assert find_distributions(model_of("llama", tokens_at_once=1)).rows_at_once(10, 1) == 1
 
 
 def test_a_black_box_has_neither() -> None:
     model = ScriptedModel(["a", "b"], lambda context: np.zeros((len(context), 2)))
-    assert gives_distributions(model) is None
-    assert reads_embeddings(model) is None
-    error = refusal(model, ReadsEmbeddings, "soft_ns")
+    assert find_distributions(model) is None
+    assert find_embeddings(model) is None
+    error = capability_error(model, HasEmbeddings, "metric 'soft_ns'", "metric")
     assert isinstance(error, CapabilityError)
     assert "soft_ns" in str(error)
     assert "'scripted'" in str(error)
@@ -74,8 +74,7 @@ def test_a_black_box_has_neither() -> None:
 
 
 def test_a_network_that_takes_tokens_only_gives_distributions_all_the_same() -> None:
-    model = model_of("gpt2")
-    network = model.network
+    network = tiny.network_of("gpt2")
 
     class TokensOnly(torch.nn.Module):
         config, dtype, device = network.config, network.dtype, network.device
@@ -83,10 +82,10 @@ def test_a_network_that_takes_tokens_only_gives_distributions_all_the_same() -> 
         def forward(self, input_ids: torch.Tensor, use_cache: bool = False) -> object:
             return network(input_ids, use_cache=use_cache)
 
-    model.network = TokensOnly()
-    assert reads_embeddings(model) is None
-    distributions = gives_distributions(model)
-    assert isinstance(distributions, GivesDistributions)
+    model = HuggingFaceModel(TokensOnly(), tiny.tokenizer_of("gpt2"))  # type: ignore[arg-type]
+    assert find_embeddings(model) is None
+    distributions = find_distributions(model)
+    assert isinstance(distributions, HasDistributions)
     ids = np.array([[5, 6, 7, 8]])
-    expected = gives_distributions(model_of("gpt2")).after_tokens(ids, np.array([2, 4]))
+    expected = find_distributions(model_of("gpt2")).after_tokens(ids, np.array([2, 4]))
     np.testing.assert_allclose(distributions.after_tokens(ids, np.array([2, 4])), expected, atol=1e-5)

@@ -14,6 +14,7 @@ import pytest
 
 from reagent.errors import FileError, InputError
 from reagent.models import gguf
+from reagent.models._transformers import quiet_transformers
 
 TOKENS = ["<unk>", "<s>", "</s>", *"abcdefgh", "Ġ", "ab", "cd", "Ġa"]
 MERGES = ["a b", "c d", "Ġ a"]
@@ -93,7 +94,7 @@ def model(tmp_path: Path) -> Path:
 def load(folder: Path) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    with gguf.quiet_transformers():
+    with quiet_transformers():
         return AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
 
 
@@ -102,14 +103,13 @@ def entries(cache: Path) -> list[str]:
 
 
 def test_a_converted_file_holds_the_same_weights_and_tokens(
-    model: Path, cache: Path, capfd: pytest.CaptureFixture[str]
+    model: Path, cache: Path, messages: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    said: list[str] = []
-    folder = gguf.folder_of(model, said.append)
-    assert len(said) == 1
-    assert "tiny.gguf" in said[0]
+    folder = gguf.convert_cached(model)
+    assert len(messages) == 1
+    assert "tiny.gguf" in messages[0]
     assert entries(cache) == [folder.name]
-    assert capfd.readouterr() == ("", "")  # the bars and warnings of the readers are hidden
+    assert capfd.readouterr() == ("", "")  # neither the library nor the readers print
 
     network, tokenizer = load(folder)
     planted = np.random.default_rng(0).normal(size=(len(TOKENS), WIDTH)).astype(np.float32)
@@ -117,7 +117,7 @@ def test_a_converted_file_holds_the_same_weights_and_tokens(
     ids = tokenizer("abcd a", add_special_tokens=False)["input_ids"]
     assert [TOKENS[i] for i in ids] == ["ab", "cd", "Ġa"]
 
-    again, _ = gguf.read(model)
+    again, _ = gguf.load_gguf(model)
     inputs = tokenizer("abc", return_tensors="pt")["input_ids"]
     assert again(inputs).logits.equal(network(inputs).logits)
 
@@ -125,7 +125,7 @@ def test_a_converted_file_holds_the_same_weights_and_tokens(
 @pytest.mark.parametrize("begin", [True, False, None])
 def test_texts_begin_as_the_file_says(tmp_path: Path, begin: bool | None) -> None:
     path = write_gguf(tmp_path / "tiny.gguf", begin=begin)
-    straight, converted = gguf.read(path)[1], load(gguf.folder_of(path, lambda _: None))[1]
+    straight, converted = gguf.load_gguf(path)[1], load(gguf.convert_cached(path))[1]
     expected = [*(["<s>"] if begin else []), "ab", "cd"]
     for tokenizer in (straight, converted):
         ids = tokenizer("abcd")["input_ids"]
@@ -136,33 +136,32 @@ def test_texts_begin_as_the_file_says(tmp_path: Path, begin: bool | None) -> Non
 def test_a_beginning_that_is_no_token_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_gguf(tmp_path / "tiny.gguf", begin=True)
     real = gguf._header(path)
-    monkeypatch.setattr(gguf, "_header", lambda _: replace(real, begins_with=10**6))
-    with pytest.raises(FileError, match="begin with token 1000000, which there is not"):
-        gguf.read(path)
+    monkeypatch.setattr(gguf, "_header", lambda _: replace(real, first_token=10**6))
+    with pytest.raises(FileError, match="its first token 1000000 is not in the vocabulary"):
+        gguf.load_gguf(path)
 
 
 def test_a_file_is_converted_again_only_when_it_changes(
-    model: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, cache: Path, messages: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[Path] = []
-    monkeypatch.setattr(gguf, "convert", lambda path, into, _: written.append(path) or (into / "x").write_text("x"))
-    said: list[str] = []
-    first = gguf.folder_of(model, said.append)
+    monkeypatch.setattr(gguf, "convert", lambda path, into: written.append(path) or (into / "x").write_text("x"))
+    first = gguf.convert_cached(model)
     monkeypatch.chdir(model.parent)
-    assert gguf.folder_of(Path("tiny.gguf"), said.append) == first
-    assert (len(written), said) == (1, [])
+    assert gguf.convert_cached(Path("tiny.gguf")) == first
+    assert (len(written), messages) == (1, [])
 
     os.utime(model, ns=(0, 0))
-    assert gguf.folder_of(model, said.append) == first
+    assert gguf.convert_cached(model) == first
     assert len(written) == 2
-    assert "out of date" in said[0]
+    assert "out of date" in messages[0]
     assert entries(cache) == [first.name]
 
 
 def test_files_beside_it_do_not_matter(model: Path) -> None:
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
         (model.parent / name).write_text('{"model_type": "gpt2", "bos_token": "h"}')
-    network, tokenizer = gguf.read(model)
+    network, tokenizer = gguf.load_gguf(model)
     assert tokenizer.bos_token == "<s>"
     assert network.config.model_type == "llama"
 
@@ -174,8 +173,8 @@ def test_a_large_file_is_read_but_not_kept(model: Path, cache: Path, monkeypatch
     monkeypatch.setattr(gguf, "LARGEST_CACHED", 100)
     assert not gguf.fits_cache(model)
     with pytest.raises(InputError, match=r"over 1 GiB"):
-        gguf.folder_of(model)
-    network, _ = gguf.read(model, dtype=torch.bfloat16)
+        gguf.convert_cached(model)
+    network, _ = gguf.load_gguf(model, dtype=torch.bfloat16)
     assert network.dtype == torch.bfloat16
     assert not cache.exists()
 
@@ -185,7 +184,7 @@ def test_the_settings_of_transformers_come_back() -> None:
 
     logging.set_verbosity_info()
     try:
-        with pytest.raises(KeyboardInterrupt), gguf.quiet_transformers():
+        with pytest.raises(KeyboardInterrupt), quiet_transformers():
             raise KeyboardInterrupt
         assert logging.get_verbosity() == logging.INFO
         assert logging.is_progress_bar_enabled()
@@ -287,7 +286,7 @@ def test_a_file_that_is_no_model_gives_one_line(
     path = tmp_path / "bad.gguf"
     damage(path)
     with pytest.raises(InputError) as caught:
-        gguf.folder_of(path, lambda _: None)
+        gguf.convert_cached(path)
     line = str(caught.value)
     assert str(path) in line
     assert reason in line

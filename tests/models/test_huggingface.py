@@ -74,14 +74,14 @@ def test_another_chunk_size_gives_the_same_scores(family: str, budget: dict[str,
 def test_a_batch_never_holds_more_than_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     model = local("llama", tokens_at_once=64, logits_at_once=1000)
     sizes = []
-    original = model._logits
+    original = model._adapter.forward
 
-    def watched(ids: torch.Tensor, where: torch.Tensor, past: object = None) -> torch.Tensor:
-        logits = original(ids, where, past)
-        sizes.append((ids.numel(), logits.numel()))
+    def watched(text: torch.Tensor, positions: torch.Tensor, **more: object) -> torch.Tensor:
+        logits = original(text, positions, **more)
+        sizes.append((text.numel(), logits.numel()))
         return logits
 
-    monkeypatch.setattr(model, "_logits", watched)
+    monkeypatch.setattr(model._adapter, "forward", watched)
     model.score(*some_batch(model, rows=20))
     assert max(tokens for tokens, _ in sizes) <= 64
     assert max(logits for _, logits in sizes) <= 1000
@@ -118,8 +118,8 @@ def test_probes_of_one_token_read_only_what_comes_after_it(monkeypatch: pytest.M
     read = tokens_read(model, monkeypatch)
     shared = model.score(sequences, positions, targets)
     assert sum(read) < 0.9 * sequences[:, : positions.max()].size
-    monkeypatch.setattr(HuggingFaceModel, "_pass_costs", math.inf)
-    model.forget()  # reads all of it again
+    monkeypatch.setattr(HuggingFaceModel, "_pass_cost", math.inf)
+    model.clear_cache()  # reads all of it again
     read.clear()
     whole = model.score(sequences, positions, targets)
     assert sum(read) == sequences[:, : positions.max()].size
@@ -363,12 +363,12 @@ def test_a_wrapped_model_keeps_its_weights_trainable() -> None:
     assert all(parameter.requires_grad for parameter in network.parameters())
 
 
-def test_a_model_tells_its_answer_while_it_is_made() -> None:
-    model, said = local("gpt2"), []
-    told = model.streaming(said.append)
-    case = told.case(PROMPT, max_new_tokens=4)
+def test_a_model_streams_its_answer() -> None:
+    model, texts = local("gpt2"), []
+    streaming = model.with_stream(texts.append)
+    case = streaming.case(PROMPT, max_new_tokens=4)
     assert case == model.case(PROMPT, max_new_tokens=4)
-    assert len(said) == len(case.output)
-    assert said[-1] == case.completion
-    assert told.meter is model.meter
-    assert model._say is None
+    assert len(texts) == len(case.output)
+    assert texts[-1] == case.completion
+    assert streaming.meter is model.meter
+    assert model._on_text is None

@@ -1,4 +1,4 @@
-"""A look inside a network: embeddings, gradients and attention of every family, without touching the network."""
+"""Values, gradients and attention of every family. The network itself is not changed."""
 
 import copy
 from typing import Any
@@ -13,7 +13,7 @@ from reagent.case import Case
 from reagent.explanation import Token
 from reagent.models.base import Differentiable, HasAttention, Singles
 from reagent.models.huggingface import HuggingFaceModel
-from reagent.models.internals import Inside
+from reagent.models.network import Network
 from reagent.testing.scripted import ScriptedModel
 
 PROMPT = "The river runs through the old town"
@@ -122,7 +122,7 @@ def test_a_network_that_takes_only_tokens_has_no_embeddings_to_give(gpt2: Huggin
         def forward(self, input_ids: Any) -> Any:
             return gpt2.network(input_ids)
 
-    assert Inside(TokensOnly()).embed(np.array([1, 2])) is None  # type: ignore[arg-type]
+    assert Network(TokensOnly()).embed(np.array([1, 2])) is None  # type: ignore[arg-type]
 
 
 # --- attention ---
@@ -155,7 +155,7 @@ def test_the_network_keeps_its_implementation_and_shares_its_weights(model: Hugg
     assert model.attentions(case.ids) is not None
     assert network.config._attn_implementation == kind
     assert network.config.to_dict() == settings
-    eager = model._inside._eager
+    eager = model._adapter._eager
     assert eager.config._attn_implementation == "eager"
     assert [w.data_ptr() for w in network.parameters()] == weights
     assert [w.data_ptr() for w in eager.parameters()] == weights  # a copy would cost as much memory again

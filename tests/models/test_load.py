@@ -1,5 +1,6 @@
 """From what a person writes to a model, or to one clear line."""
 
+import copy
 import pickle
 import shutil
 from pathlib import Path
@@ -32,6 +33,84 @@ def test_dtype_is_that_which_was_asked_for(tiny_folder: Path) -> None:
     assert load_model(tiny_folder, dtype="bfloat16").info["dtype"] == "bfloat16"
     with pytest.raises(UnknownNameError, match=r"unknown dtype 'float8'.*auto, float32, bfloat16, float16"):
         load_model(tiny_folder, dtype="float8")
+
+
+@pytest.mark.parametrize("wrong", [{"dtype": "float8"}, {"device": "toaster"}, {"device": np.int64(99)}])
+def test_a_wrong_dtype_or_device_is_reported_before_any_download(
+    wrong: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reagent.models.bundled.fetch", lambda _: pytest.fail("the model was fetched"))
+    monkeypatch.setattr("reagent.models._transformers._load", lambda *_: pytest.fail("the hub was asked"))
+    for name in ("smollm2", "org/model"):
+        with pytest.raises(InputError, match=r"float8|toaster|cuda:99"):
+            load_model(name, **wrong)
+
+
+def test_objects_of_other_libraries_are_accepted(tiny_folder: Path) -> None:
+    model = load_model(tiny_folder, dtype=torch.bfloat16, device=torch.device("cpu"))
+    assert model.info["dtype"] == "bfloat16"
+    pair = (copy.deepcopy(tiny.network_of("gpt2")), tiny.tokenizer_of("gpt2"))
+    assert load_model(pair, dtype=torch.float16, device="cpu").info["dtype"] == "float16"
+    with pytest.raises(UnknownNameError, match="unknown dtype 'int8'"):
+        load_model(tiny_folder, dtype=torch.int8)
+
+
+# --- models of other packages ---
+
+
+class Echo:
+    """The smallest model: two methods."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def score(self, *_: object) -> None: ...
+
+    def case(self, *_: object) -> None: ...
+
+
+def test_a_model_object_is_returned_unchanged() -> None:
+    model = Echo("")
+    assert load_model(model) is model
+    with pytest.raises(InputError, match="a model object has its own device: leave out device 'cpu'"):
+        load_model(model, device="cpu")
+
+
+def register(monkeypatch: pytest.MonkeyPatch, folder: Path, target: str) -> None:
+    """Install a package that registers `target` as the model `echo`."""
+    info = folder / "echo_model-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: echo-model\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[reagent.models]\necho = {target}\n")
+    monkeypatch.syspath_prepend(folder)
+
+
+@pytest.mark.parametrize(("name", "text"), [("echo", ""), ("echo:any:thing", "any:thing")])
+def test_other_packages_add_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str, text: str) -> None:
+    register(monkeypatch, tmp_path, f"{__name__}:Echo")
+    model = load_model(name)
+    assert isinstance(model, Echo)
+    assert model.text == text
+    with pytest.raises(InputError, match=r"the model 'echo' has its own dtype"):
+        load_model("echo", dtype="float16")
+    with pytest.raises(UnknownNameError, match=r"unknown model 'ehco', did you mean 'echo'\?"):
+        load_model("ehco")
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("no_such_module:Echo", "the models plugin 'echo' of echo-model cannot be loaded: No module"),
+        ("builtins:str", "the model plugin for 'echo' returned a str, which is no model"),
+        ("builtins:int", "the model plugin cannot load 'echo': invalid literal"),
+    ],
+)
+def test_a_faulty_plugin_is_one_clear_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: str, message: str
+) -> None:
+    register(monkeypatch, tmp_path, target)
+    with pytest.raises(InputError, match=message):
+        load_model("echo")
 
 
 def test_a_device_that_is_not_there_is_one_clear_error(tiny_folder: Path) -> None:

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from methods.planted import both_needed
 
 import tiny
 from reagent.case import Ids
 from reagent.errors import CapabilityError
+from reagent.models.base import HasAttentionMask, require_attention_mask
 from reagent.models.huggingface import HuggingFaceModel
-from reagent.models.masking import Masks, masking
-from reagent.testing.planted import all_of
 
 LENGTH = 12
 KEEP = np.array([1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1, 1], dtype=bool)
@@ -29,7 +29,9 @@ def test_nothing_masked_is_the_plain_question(model: HuggingFaceModel) -> None:
     sequences, targets = texts(), np.array([7, 9])
     plain = model.score(sequences, POSITIONS, targets)
     before = model.meter.forward_passes
-    masked = masking(model, "this test").score_masked(sequences, np.ones((3, LENGTH), bool), POSITIONS, targets)
+    masked = require_attention_mask(model, "this test").score_masked(
+        sequences, np.ones((3, LENGTH), bool), POSITIONS, targets
+    )
     assert model.meter.forward_passes == before + 3
     np.testing.assert_allclose(masked.logprob, plain.logprob, atol=1e-4)
     np.testing.assert_array_equal(masked.rank, plain.rank)
@@ -38,7 +40,7 @@ def test_nothing_masked_is_the_plain_question(model: HuggingFaceModel) -> None:
 def test_what_is_masked_has_no_say(model: HuggingFaceModel) -> None:
     sequences = texts()
     others = np.where(KEEP, sequences, texts(seed=1))
-    ask = masking(model, "this test").score_masked
+    ask = require_attention_mask(model, "this test").score_masked
     keep = np.tile(KEEP, (3, 1))
     a, b = (ask(s, keep, POSITIONS, np.array([7, 9])).logprob for s in (sequences, others))
     np.testing.assert_allclose(a, b, atol=1e-5)
@@ -49,7 +51,9 @@ def test_what_is_masked_has_no_say(model: HuggingFaceModel) -> None:
 @pytest.mark.parametrize("model", sorted(set(tiny.FAMILIES) - {"gemma3"}), indirect=True)
 def test_what_is_left_keeps_its_position(model: HuggingFaceModel) -> None:
     sequences, left = texts(1), np.flatnonzero(KEEP)
-    masked = masking(model, "this test").score_masked(sequences, KEEP[None], np.array([11]), np.array([7]))
+    masked = require_attention_mask(model, "this test").score_masked(
+        sequences, KEEP[None], np.array([11]), np.array([7])
+    )
     short = torch.from_numpy(sequences[:, left[left < 11]])
     with torch.inference_mode():
         same, moved = (
@@ -64,18 +68,20 @@ def test_batches_do_not_matter(model: HuggingFaceModel) -> None:
     cut = HuggingFaceModel(model.network, model.tokenizer, tokens_at_once=13, logits_at_once=1)
     keep = np.tile(KEEP, (3, 1))
     keep[1] = True
-    a, b = (masking(m, "x").score_masked(texts(), keep, POSITIONS, np.array([7, 9])) for m in (model, cut))
+    a, b = (
+        require_attention_mask(m, "x").score_masked(texts(), keep, POSITIONS, np.array([7, 9])) for m in (model, cut)
+    )
     np.testing.assert_allclose(a.logprob, b.logprob, atol=1e-4)
 
 
 def test_a_model_that_cannot_is_named() -> None:
     with pytest.raises(CapabilityError, match=r"greedy search by masking needs .* 'scripted' .* attention_mask and"):
-        masking(all_of({}), "greedy search by masking")
+        require_attention_mask(both_needed({}), "greedy search by masking")
 
 
 def test_a_network_that_counts_by_the_mask_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     model = HuggingFaceModel(tiny.network_of("gpt2"), tiny.tokenizer_of("gpt2"), name="alibi")
-    assert isinstance(masking(model, "x"), Masks)
+    assert isinstance(require_attention_mask(model, "x"), HasAttentionMask)
     monkeypatch.setattr(model.network.config, "alibi", True, raising=False)
     with pytest.raises(CapabilityError, match=r"'alibi' .* does not take position_ids"):
-        masking(model, "x")
+        require_attention_mask(model, "x")

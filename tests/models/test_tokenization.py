@@ -1,9 +1,11 @@
-from reagent.models.tokens import spans_by_decoding, tile
+"""Where tokens are in a text."""
+
+from reagent.models.tokenization import fill_gaps, spans_by_decoding
 
 
 def test_tiling_leaves_no_gap_and_keeps_shared_characters() -> None:
-    assert tile([(0, 0), (0, 2), (3, 5), (3, 5), (6, 7)], 8) == [(0, 0), (0, 2), (2, 5), (3, 5), (5, 8)]
-    assert tile([], 3) == []
+    assert fill_gaps([(0, 0), (0, 2), (3, 5), (3, 5), (6, 7)], 8) == [(0, 0), (0, 2), (2, 5), (3, 5), (5, 8)]
+    assert fill_gaps([], 3) == []
 
 
 def test_spans_by_decoding_bytes() -> None:

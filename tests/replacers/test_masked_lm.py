@@ -20,7 +20,7 @@ from masked import COUNTRIES, DOES, MAX_LENGTH, MOVES, NUMBERS, PEOPLE, ROOMS, S
 from reagent.case import Case
 from reagent.errors import CapabilityError, FileError, InputError
 from reagent.explanation import Token
-from reagent.models._transformers import is_local
+from reagent.models._transformers import is_available_offline
 from reagent.models.base import Meter, Model
 from reagent.models.huggingface import HuggingFaceModel
 from reagent.replacers import Proposals, make_replacer, masked_lm, masked_network
@@ -317,25 +317,25 @@ def test_a_model_in_the_hubs_cache_loads_without_network(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.model_info", lambda *_, **__: pytest.fail("asked the hub"))
     commit = "0123456789abcdef0123456789abcdef01234567"
-    assert not is_local("acme/tiny-roberta")
-    assert not is_local("no hub id/at all/")
+    assert not is_available_offline("acme/tiny-roberta")
+    assert not is_available_offline("no hub id/at all/")
     assert make_replacer("roberta", model="acme/tiny-roberta").info["revision"] is None
     stored = tmp_path / "models--acme--tiny-roberta"
     shutil.copytree(folders["roberta"], stored / "snapshots" / commit)
     (stored / "refs").mkdir()
     (stored / "refs" / "main").write_text(commit)
-    assert is_local("acme/tiny-roberta")
-    assert is_local("acme/tiny-roberta", commit)
-    assert not is_local("acme/tiny-roberta", "v2")
+    assert is_available_offline("acme/tiny-roberta")
+    assert is_available_offline("acme/tiny-roberta", commit)
+    assert not is_available_offline("acme/tiny-roberta", "v2")
     assert make_replacer("roberta", model="acme/tiny-roberta").info["revision"] == commit
     assert masked_network.load_masked_lm("acme/tiny-roberta").max_length == MAX_LENGTH
     (stored / "snapshots" / commit / "model.safetensors").unlink()
-    assert not is_local("acme/tiny-roberta")
+    assert not is_available_offline("acme/tiny-roberta")
 
 
 def test_only_complete_folders_count_as_local(folder: str, tmp_path: Path) -> None:
-    assert is_local(folder)
-    assert not is_local(str(tmp_path))
+    assert is_available_offline(folder)
+    assert not is_available_offline(str(tmp_path))
     assert masked_network.load_masked_lm(folder).max_length == MAX_LENGTH
 
 

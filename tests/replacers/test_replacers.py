@@ -55,7 +55,7 @@ def test_auto_is_roberta_if_it_is_local_but_not_over_http(monkeypatch: pytest.Mo
 
     here, remote = (kind(["a", "b"], lambda context: np.zeros((len(context), 2))) for kind in (ScriptedModel, Remote))
     assert choose_automatic(here) == choose_automatic(remote) == choose_automatic() == "self"
-    monkeypatch.setattr(registry, "is_local", lambda _: True)
+    monkeypatch.setattr(registry, "is_available_offline", lambda _: True)
     assert (choose_automatic(here), choose_automatic(remote), choose_automatic()) == ("roberta", "self", "roberta")
     assert explain(remote, "a b", target=" a").replacer["id"] == "self"
 

@@ -42,7 +42,7 @@ def _read(model: Model, prompt: str | Chat, target: str | None, max_new_tokens: 
 
 def stream_to(model: Model, on_answer: Callable[[str], None] | None) -> Model:
     """The same model; where it can, it passes its answer to `on_answer` while it generates."""
-    return model if on_answer is None or not isinstance(model, Streams) else model.streaming(on_answer)
+    return model if on_answer is None or not isinstance(model, Streams) else model.with_stream(on_answer)
 
 
 def find_target_span(case: Case, text: str) -> Span:

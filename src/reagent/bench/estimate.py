@@ -17,7 +17,7 @@ from reagent.metrics.base import EstimatesPasses
 from reagent.metrics.config import EvaluationConfig
 from reagent.metrics.rationale import SIZE
 from reagent.models import bundled
-from reagent.models._transformers import is_local
+from reagent.models._transformers import is_available_offline
 from reagent.models.load import load_model
 
 STEPS = 250
@@ -86,7 +86,7 @@ def _metrics(names: Sequence[str], settings: Mapping[str, Any], targets: int, ce
 
 def measure_speed(model: ModelConfig) -> float | None:
     """Tokens per second on this machine; None if the model is not available locally."""
-    if not (model.id in bundled.MODELS or is_local(model.id, model.revision)):
+    if not (model.id in bundled.MODELS or is_available_offline(model.id, model.revision)):
         return None
     loaded = load_model(model.id, device=model.device, dtype=model.dtype, revision=model.revision)
     ids = np.asarray(loaded.case("one two three", " four").ids)

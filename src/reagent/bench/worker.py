@@ -172,8 +172,8 @@ def _explain(
     model: Loaded, job: Job, config: MethodConfig, shorter: Mapping[int, MethodConfig]
 ) -> tuple[Explanation, list[tuple[MethodConfig, Explanation]]]:
     """The explanation, and those of shorter runs of the same method, which are its prefixes."""
-    if hasattr(model, "forget"):
-        model.forget()
+    if hasattr(model, "clear_cache"):
+        model.clear_cache()
     earlier: list[tuple[MethodConfig, Explanation]] = []
 
     def on_progress(now: Progress) -> None:
@@ -216,8 +216,8 @@ def _evaluate_all(
     labels = [cell.config.label for cell in job.cells if cell.config.label in found]
 
     def evaluate(some: Sequence[str]) -> dict[str, Evaluation]:
-        if hasattr(model, "forget"):
-            model.forget()
+        if hasattr(model, "clear_cache"):
+            model.clear_cache()
         evaluations = evaluate_together(model, [found[label] for label in some], _evaluation_config(model, job))
         return dict(zip(some, evaluations, strict=True))
 

@@ -65,7 +65,7 @@ def models(context: typer.Context) -> None:
         return
     from reagent.models import bundled
 
-    for entry in bundled.status():
+    for entry in bundled.list_models():
         typer.echo(f"{entry.name}: {entry.description} ({entry.licence})")
         if entry.cached:
             typer.echo(f"    cached: {entry.folder} ({entry.bytes / 1e6:.0f} MB)")
@@ -92,12 +92,12 @@ def inspect(
 ) -> None:
     """Find the capabilities of a server with a few small requests."""
     from reagent.cli.parsing import server_options
-    from reagent.models.http import Connection
-    from reagent.models.http.inspecting import inspect
+    from reagent.models.http import ServerOptions
+    from reagent.models.http.capabilities import inspect_server
     from reagent.validation import with_options
 
     options = server_options(tokenizer, None, None, None, False, server)
-    rows = inspect(url, with_options(Connection(), options, "a model at a URL"))
+    rows = inspect_server(url, with_options(ServerOptions(), options, "a model at a URL"))
     width = max(len(what) for what, _ in rows)
     for what, answer in rows:
         typer.echo(f"{what:<{width}}  {answer}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from reagent.models.base import Model
-    from reagent.models.dry_run import Rehearsal
+    from reagent.models.dry_run import DryRunModel
     from reagent.request import ExplainRequest
 
 logger = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ def estimate(model: "Model", request: "ExplainRequest") -> str:
     lines = [f"{'at most':<38}{'requests':>12}{'tokens sent':>14}{'received':>12}"]
     for name, tally, here in (
         ("with echoed prompt log-probabilities", found.echo, "of the prompt" in own),
-        ("with next-token log-probabilities", found.next, "next token" in own),
+        ("with next-token log-probabilities", found.next_token, "next token" in own),
     ):
         this = "   ← this server" if here else ""
         lines.append(f"{name:<38}{tally.requests:>12,}{tally.tokens:>14,}{tally.requests:>12,}{this}")
@@ -35,7 +35,7 @@ def announce(model: "Model", request: "ExplainRequest", quiet: bool) -> None:
     if quiet or not _is_server(model):
         return
     found = _rehearsed(model, request)
-    tally = found.echo if "of the prompt" in model.info["backend"] else found.next
+    tally = found.echo if "of the prompt" in model.info["backend"] else found.next_token
     if tally.requests >= LONG_RUN:
         logger.info(
             "at most %s requests with %s tokens; --dry-run prints this and stops",
@@ -50,11 +50,11 @@ def count_requests(model: "Model") -> Callable[[], str] | None:
     return (lambda: f" ({model.meter.requests - before:,} requests)") if _is_server(model) else None
 
 
-def _rehearsed(model: "Model", request: "ExplainRequest") -> "Rehearsal":
+def _rehearsed(model: "Model", request: "ExplainRequest") -> "DryRunModel":
     from reagent.api.explain import run
-    from reagent.models.dry_run import Rehearsal
+    from reagent.models.dry_run import DryRunModel
 
-    stand_in = Rehearsal(model)
+    stand_in = DryRunModel(model)
     run(stand_in, request)
     return stand_in
 

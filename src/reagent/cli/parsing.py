@@ -9,7 +9,7 @@ from typing import Any
 from reagent.cli.progress import spinner
 from reagent.errors import FileError, InputError
 from reagent.models.base import Model
-from reagent.models.chat import read_messages
+from reagent.models.chat import load_messages
 from reagent.segmentation import Span, parse_marks, read_spans
 
 NEW_TOKENS = 10
@@ -78,7 +78,7 @@ class QuestionOptions:
 
     def _conversation(self, text: str) -> list[dict[str, str]]:
         """System message, earlier messages, and the prompt as the last."""
-        earlier = [] if self.messages is None else read_messages(self.messages, whole=not text)
+        earlier = [] if self.messages is None else load_messages(self.messages, whole=not text)
         if self.system is not None and any(message["role"] == "system" for message in earlier):
             raise InputError("give the system message with --system or in the file of messages, not in both")
         first = [] if self.system is None else [{"role": "system", "content": self.system}]

@@ -11,8 +11,7 @@ import numpy as np
 from reagent.case import Ids
 from reagent.data.base import Dataset, Example, shuffle
 from reagent.errors import EmptyGenerationError, InputError
-from reagent.models.base import Model
-from reagent.models.distributions import GivesDistributions, gives_distributions
+from reagent.models.base import HasDistributions, Model, find_distributions
 from reagent.validation import check_integer
 
 logger = logging.getLogger(__name__)
@@ -105,7 +104,7 @@ def _prediction(model: Model, example: Example, prompt: str) -> _Prediction | No
 
 def _keep_first_choices(predictions: Sequence[_Prediction], model: Model) -> list[_Prediction]:
     """Those whose expected token is the model's first choice; sequences of equal length share a batch."""
-    network = gives_distributions(model)
+    network = find_distributions(model)
     by_length: defaultdict[int, list[_Prediction]] = defaultdict(list)
     for prediction in predictions:
         by_length[len(prediction.ids)].append(prediction)
@@ -119,7 +118,7 @@ def _keep_first_choices(predictions: Sequence[_Prediction], model: Model) -> lis
     return passed
 
 
-def _is_first(ids: Ids, model: Model, network: GivesDistributions | None) -> list[bool]:
+def _is_first(ids: Ids, model: Model, network: HasDistributions | None) -> list[bool]:
     """Whether the last token of each row is the model's first choice there."""
     last = np.array([ids.shape[1] - 1])
     if network is None:  # a server scores one target at a time

@@ -8,7 +8,7 @@ from typing import Any
 
 from reagent.data.readers import TABLES, Row, bundled, read_rows
 from reagent.errors import FetchError, FileError, InputError
-from reagent.models._transformers import short
+from reagent.models._transformers import shorten_message
 
 # Where the hub keeps tables of datasets whose own files are a script, which `datasets` no longer runs.
 CONVERTED = "refs/convert/parquet"
@@ -72,8 +72,8 @@ def _table(name: str, location: Location, revision: str | None) -> Any:
             return datasets.load_dataset(name, split=location.split, revision=CONVERTED)
     except Exception as error:  # datasets raises anything from OSError to ArrowInvalid
         raise FetchError(
-            f"cannot load {name!r} (split {location.split}) from the hub: {short(error)}; check the name and the "
-            f"connection, give a file with the fields {location.fields}, or use the bundled sample"
+            f"cannot load {name!r} (split {location.split}) from the hub: {shorten_message(error)}; check the name "
+            f"and the connection, give a file with the fields {location.fields}, or use the bundled sample"
         ) from error
 
 

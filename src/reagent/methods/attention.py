@@ -19,7 +19,7 @@ from reagent.case import Case, Floats
 from reagent.errors import UnknownNameError
 from reagent.methods.base import Attribution, Progress, ProgressCallback, no_progress
 from reagent.methods.normalization import normalize
-from reagent.models.base import HasAttention, Model, Singles, lacking, require
+from reagent.models.base import HasAttention, Model, Singles, capability_error, require
 from reagent.replacers.base import Proposals
 
 SCORES = "attention over its sum, without protected units"
@@ -85,7 +85,7 @@ class Attention:
         assert isinstance(model, HasAttention)
         layers = model.attentions(case.ids[: int(case.positions.max())])  # the last target is not read
         if layers is None:
-            raise lacking(model, HasAttention, self._name)
+            raise capability_error(model, HasAttention, self._name)
         on_progress(Progress(1, 1, "passes"))
         attention = LAYERS[self.layers](layers)
         effects = [_row(case, attention, t) for t in range(len(case.output))]

@@ -14,7 +14,7 @@ from reagent.case import Case, Floats, Mask
 from reagent.errors import InputError
 from reagent.methods.base import Attribution
 from reagent.methods.normalization import normalize
-from reagent.models.base import Differentiable, Model, Singles, lacking, require
+from reagent.models.base import Differentiable, Model, Singles, capability_error, require
 
 if TYPE_CHECKING:
     import torch
@@ -46,13 +46,13 @@ class EmbeddedCase:
         differentiable = cast(_DifferentiableModel, model)
         embeddings = differentiable.embed(case.ids[: int(case.positions.max())])  # the last target is not read
         if embeddings is None:
-            raise lacking(model, Differentiable, wanted_by)
+            raise capability_error(model, Differentiable, wanted_by)
         embedded = cls(differentiable, case, embeddings, batch)
         if all(unit.logprob is not None for unit in case.output):
             # A network that uses more of its tokens than their embeddings would be explained wrongly.
             values = embedded.values(embeddings[None])[0]
             if not np.allclose(values, case.values, rtol=TOLERANCE, atol=TOLERANCE):
-                raise lacking(model, Differentiable, wanted_by)
+                raise capability_error(model, Differentiable, wanted_by)
         return embedded
 
     @property

@@ -28,8 +28,7 @@ from reagent.case import Case, Floats, Ids, Mask, OutputScores
 from reagent.errors import InputError, UnknownNameError
 from reagent.methods.base import Attribution, Progress, ProgressCallback, no_progress
 from reagent.methods.probing import BATCH, ScoreAdapter, stratified_uniform
-from reagent.models.base import Model
-from reagent.models.masking import Masks, masking
+from reagent.models.base import HasAttentionMask, Model, require_attention_mask
 from reagent.replacers.base import Proposals
 from reagent.validation import check_integer
 
@@ -64,7 +63,7 @@ class Greedy:
 
     def check(self, model: Model) -> None:
         if self.by == "masking":
-            masking(model, "method 'greedy' by masking")
+            require_attention_mask(model, "method 'greedy' by masking")
 
     def attribute(
         self,
@@ -75,7 +74,7 @@ class Greedy:
         on_progress: ProgressCallback = no_progress,
     ) -> Attribution:
         """Explain every output unit, one after another. `steps` is the length of each rationale."""
-        masks = masking(model, "method 'greedy' by masking") if self.by == "masking" else None
+        masks = require_attention_mask(model, "method 'greedy' by masking") if self.by == "masking" else None
         units = len(case.units)
         if masks is None:
             columns = proposals.choose(stratified_uniform(self.draws, units, rng))
@@ -194,7 +193,7 @@ class _SubsetScorer:
     case: Case  # of one output unit only, see `Case.for_target`
     proposals: Proposals
     columns: Ids  # [draws, units] of the whole text
-    masks: Masks | None
+    masks: HasAttentionMask | None
     meter: "_PassMeter"
     max_rank: int = 1  # the target counts as predicted if its rank is below
     cache: dict[bytes, tuple[float, bool]] = field(default_factory=dict)

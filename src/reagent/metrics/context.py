@@ -133,8 +133,8 @@ def make_context(
     for other in explanations[1:]:
         check_same_text(first, other)
     tokens = split_into_tokens(case, reread(model, case))
-    if hasattr(model, "remember"):  # an API without token ids maps only texts that it has seen
-        model.remember(case.completion + ("" if case.contrast is None else case.contrast.token.text))
+    if hasattr(model, "register_text"):  # an API without token ids maps only texts that it has seen
+        model.register_text(case.completion + ("" if case.contrast is None else case.contrast.token.text))
     targets = tuple(config.targets) if config.targets is not None else default_targets(first, config.stride)
     for t in targets:
         first.context(t)  # raises for a target that does not exist

@@ -30,8 +30,7 @@ from reagent.metrics.monte_carlo import (
     sample,
     summarize,
 )
-from reagent.models.base import Model
-from reagent.models.distributions import GivesDistributions, gives_distributions
+from reagent.models.base import HasDistributions, Model, find_distributions
 
 if TYPE_CHECKING:  # the config imports the metrics
     from reagent.metrics.config import EvaluationConfig
@@ -87,7 +86,7 @@ class _Target:
     """One output unit, and the change that replacing units before it causes."""
 
     context: EvaluationContext
-    distributions: GivesDistributions | None
+    distributions: HasDistributions | None
     t: int
 
     @cached_property
@@ -163,7 +162,7 @@ def count_units(share: float, units: int) -> int:
 
 def measure_replacement(context: EvaluationContext, names: Sequence[str]) -> list[list[Result]]:
     """The metrics `names` of REPLACEMENT_METRICS for every explanation, in each measure that the model allows."""
-    distributions = gives_distributions(context.model)
+    distributions = find_distributions(context.model)
     measures = ("nats",) if distributions is None else ("hellinger", "nats")
     budget = (BLACK_BOX_BUDGET if distributions is None else BUDGET).with_fixed(context.config.draws)
     targets = {t: _Target(context, distributions, t) for t in context.targets}

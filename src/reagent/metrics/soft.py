@@ -32,8 +32,7 @@ from reagent.metrics.monte_carlo import (
     sample,
     summarize,
 )
-from reagent.models.base import Model, Singles
-from reagent.models.distributions import ReadsEmbeddings, reads_embeddings, refusal
+from reagent.models.base import HasEmbeddings, Model, Singles, capability_error, find_embeddings
 
 if TYPE_CHECKING:  # the config imports the metrics
     from reagent.metrics.config import EvaluationConfig
@@ -58,8 +57,8 @@ class SoftMetric:
 
     def check(self, model: Model, config: "EvaluationConfig") -> None:
         del config
-        if reads_embeddings(model) is None:
-            raise refusal(model, ReadsEmbeddings, self.id)
+        if find_embeddings(model) is None:
+            raise capability_error(model, HasEmbeddings, self.id)
 
     def measure(self, context: EvaluationContext) -> list[list[Result]]:
         names = context.requested(SOFT_METRICS)
@@ -181,7 +180,7 @@ class _Target:
     """One output unit: the embeddings before it, and the distance that a perturbation of them causes."""
 
     def __init__(
-        self, reader: ReadsEmbeddings, context: EvaluationContext, t: int, advance: Callable[[int], None]
+        self, reader: HasEmbeddings, context: EvaluationContext, t: int, advance: Callable[[int], None]
     ) -> None:
         case, n = context.case, context.units_before(t)
         self.reader, self.context, self.t, self.advance = reader, context, t, advance
@@ -243,7 +242,7 @@ class _Target:
 
 def measure_soft(context: EvaluationContext, names: Sequence[str]) -> list[list[Result]]:
     """The metrics `names` of SOFT_METRICS for every explanation; of several π, the first gives the value."""
-    reader, pis = reads_embeddings(context.model), context.config.pis
+    reader, pis = find_embeddings(context.model), context.config.pis
     assert reader is not None  # `check` ran before
     metrics = [SOFT_METRICS[name] for name in names]
     budget = BUDGET.with_fixed(context.config.draws)

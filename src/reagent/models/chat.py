@@ -1,4 +1,4 @@
-"""Chats: messages become the text that the model's own template makes of them, and each knows its place in it."""
+"""Chats: checked messages, and the text that a chat template makes of them, with the span of each message."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ Chat = Sequence[Mapping[str, Any]]
 
 
 def check_messages(messages: Any, whole: bool = True) -> list[dict[str, str]]:
-    """Messages as {"role", "content"}; of a `whole` chat the last is to be answered.
+    """Messages as {"role", "content"}; the last message of a `whole` chat must not be the assistant's.
 
     >>> check_messages([{"role": "user", "content": "Hi"}])
     [{'role': 'user', 'content': 'Hi'}]
@@ -31,12 +31,12 @@ def check_messages(messages: Any, whole: bool = True) -> list[dict[str, str]]:
             raise InputError(f"message {number} ({message['role']}) is empty: give it some text or leave it out")
     if whole and messages[-1]["role"] == "assistant":
         raise InputError(
-            "the last message is the assistant's: end with what is to be answered, and give it as --target"
+            "the last message is the assistant's: end with the message to be answered, and give the answer as --target"
         )
     return [{"role": message["role"], "content": message["content"]} for message in messages]
 
 
-def read_messages(path: str | Path, whole: bool = True) -> list[dict[str, str]]:
+def load_messages(path: str | Path, whole: bool = True) -> list[dict[str, str]]:
     """A JSON file with a list of messages."""
     data = read_json(path, "a list of messages")
     try:
@@ -45,13 +45,13 @@ def read_messages(path: str | Path, whole: bool = True) -> list[dict[str, str]]:
         raise FileError(f"{str(path)!r}: {error}") from error
 
 
-def render(tokenizer: "PreTrainedTokenizerBase", messages: Chat, name: str) -> tuple[str, tuple[Message, ...]]:
-    """The text up to where the answer begins, and where each message stands in it."""
+def render_chat(tokenizer: "PreTrainedTokenizerBase", messages: Chat, name: str) -> tuple[str, tuple[Message, ...]]:
+    """The text up to the beginning of the answer, and the span of each message in it."""
     text = _apply(tokenizer, messages, name, add_generation_prompt=True)
-    places, end = [], 0
+    spans, end = [], 0
     for message in messages:
         content = message["content"]
-        for form in (content, content.strip()):  # many templates strip what they are given
+        for form in (content, content.strip()):  # many templates strip the content
             start = text.find(form, end)
             if start >= 0:
                 break
@@ -61,12 +61,12 @@ def render(tokenizer: "PreTrainedTokenizerBase", messages: Chat, name: str) -> t
                 "it may not know this role, or this order of messages"
             )
         end = start + len(form)
-        places.append(Message(message["role"], start, end))
-    return text, tuple(places)
+        spans.append(Message(message["role"], start, end))
+    return text, tuple(spans)
 
 
 def check_target(tokenizer: "PreTrainedTokenizerBase", messages: Chat, target: str, name: str) -> None:
-    """Refuse an answer that the template would not give back as it is."""
+    """Raise an error if the template would change the target."""
     answered = [*messages, {"role": "assistant", "content": target}]
     if target not in _apply(tokenizer, answered, name, add_generation_prompt=False):
         raise InputError(
@@ -82,6 +82,6 @@ def _apply(tokenizer: "PreTrainedTokenizerBase", messages: Chat, name: str, add_
         text = tokenizer.apply_chat_template(
             [dict(message) for message in messages], tokenize=False, add_generation_prompt=add_generation_prompt
         )
-    except Exception as error:  # templates are programs of their own and raise what they like
+    except Exception as error:  # a template is a program and may raise anything
         raise InputError(f"the chat template of {name!r} refuses these messages: {error}") from error
     return str(text)

@@ -1,7 +1,7 @@
-"""What an explanation would take, without asking the model anything: the method runs on a stand-in that counts.
+"""The cost of an explanation without a request: the method runs on a model that only counts.
 
-The stand-in answers with noise in which nothing is ever settled and no stopping test ever holds, so that the
-numbers are what is needed at most.
+Its scores are noise in which no effect is ever settled and no stopping test ever passes, so that the numbers are upper
+bounds.
 """
 
 from dataclasses import dataclass
@@ -11,30 +11,30 @@ import numpy as np
 from reagent.case import Case, Ids, TargetScores
 from reagent.models.base import HasChatTemplate, Meter, Model, Predictions
 from reagent.models.chat import Chat
-from reagent.models.http.censoring import UNLISTED
-from reagent.models.http.scoring import asked, contexts
+from reagent.models.http.scoring import UNLISTED, make_queries, rows_as_tuples
 
 VOCABULARY = 1000
 
 
 @dataclass
-class Tally:
-    """Requests and the tokens that they send; each also generates one."""
+class RequestEstimate:
+    """A number of requests and of the tokens that they send; each request also generates one token."""
 
     requests: int = 0
     tokens: int = 0
 
     def add(self, lengths: list[int]) -> None:
+        """Add one request for each of `lengths`."""
         self.requests += len(lengths)
         self.tokens += sum(lengths)
 
 
-class Rehearsal:
-    """Stands in for `model`, and counts what each way of asking would take."""
+class DryRunModel:
+    """Takes the place of `model` and counts the requests of each kind of scorer."""
 
     def __init__(self, model: Model) -> None:
         self.model, self.info, self.meter = model, model.info, Meter()
-        self.echo, self.next = Tally(), Tally()
+        self.echo, self.next_token = RequestEstimate(), RequestEstimate()
         self._noise = np.random.default_rng(0)
 
     @property
@@ -46,31 +46,31 @@ class Rehearsal:
         return tuple(f" w{i}" for i in range(VOCABULARY))
 
     def case(self, prompt: str, target: str | None = None, max_new_tokens: int = 10) -> Case:
-        outline = getattr(self.model, "outline", self.model.case)
-        case: Case = outline(prompt, target, max_new_tokens)
+        make_case = getattr(self.model, "preview_case", self.model.case)
+        case: Case = make_case(prompt, target, max_new_tokens)
         return case
 
     def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
-        outline = getattr(self.model, "outline", None)
-        if outline is not None:
-            case: Case = outline(messages, target, max_new_tokens)
+        preview = getattr(self.model, "preview_case", None)
+        if preview is not None:
+            case: Case = preview(messages, target, max_new_tokens)
             return case
         assert isinstance(self.model, HasChatTemplate)
         return self.model.chat(messages, target, max_new_tokens)
 
     def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
-        rows = contexts(sequences[:, : int(positions.max()) + 1])
-        wanted = [q for row in asked(rows, positions, targets) for q in row]
-        told = {(row[:p], row[p]) for row in rows for p in positions.tolist() if p < len(row)}
+        rows = rows_as_tuples(sequences[:, : int(positions.max()) + 1])
+        queries = {query for row in make_queries(rows, positions, targets) for query in row}
+        echoed = {(row[:p], row[p]) for row in rows for p in positions.tolist() if p < len(row)}
         self.meter.add(len(sequences), int(positions.max()))
-        self.echo.add([*map(len, set(rows)), *(len(context) + 1 for context, _ in set(wanted) - told)])
-        self.next.add([*map(len, {context for context, _ in wanted})])
+        self.echo.add([*map(len, set(rows)), *(len(context) + 1 for context, _ in queries - echoed)])
+        self.next_token.add([*map(len, {context for context, _ in queries})])
         shape = len(sequences), len(positions)
         return TargetScores(self._noise.normal(-5.0, 1.0, shape), np.full(shape, UNLISTED))
 
     def predict(self, sequence: Ids, k: int) -> Predictions:
         self.meter.add(1, len(sequence) - 1)
         self.echo.add([len(sequence)])
-        self.next.add(list(range(1, len(sequence))))
+        self.next_token.add(list(range(1, len(sequence))))
         others = sequence[1:, None] + np.arange(1, k + 1)
         return Predictions(others, np.full(others.shape, -1.0))

@@ -1,63 +1,65 @@
 """GGUF files as folders that `transformers` loads.
 
-`transformers` reads GGUF as ordinary float weights, slowly: half a minute for 135 million of them. So a file is
-converted once, to safetensors in the cache. As float32 it grows up to eightfold: a file that `fits_cache` refuses
-is better read on each use, with `read`.
+`transformers` reads GGUF as ordinary float weights, slowly: half a minute for 135 million of them. A file is therefore
+converted once, to safetensors in the cache. As float32 it grows up to eightfold: a file that is too large for the cache
+(`fits_cache`) is read again on each use, with `load_gguf`.
 """
 
 import hashlib
+import logging
 import math
 import mmap
 import os
 import re
 import struct
 import tempfile
-import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reagent.errors import FetchError, FileError, InputError
 from reagent.models import cache
-from reagent.models.cache import CacheEntry, Notify, say
+from reagent.models._transformers import quiet_transformers, shorten_message
+from reagent.models.cache import CacheEntry
 
 if TYPE_CHECKING:
     import torch
 
-LARGEST_CACHED = 2**30
-RECIPE = "2"  # part of every stamp: raise it when `convert` writes something else
+logger = logging.getLogger(__name__)
+
+LARGEST_CACHED = 2**30  # bytes
+FORMAT_VERSION = "2"  # part of every stamp: raise it when `convert` writes something else
 
 _SCALARS = dict(zip(range(13), "BbHhIif?__Qqd", strict=True))  # GGUF's value types as `struct` letters
 _STRING, _ARRAY = 8, 9
 
 
 def fits_cache(path: Path) -> bool:
-    """Whether `folder_of` takes this file; if not, `read` it on each use."""
+    """Whether `convert_cached` takes this file; otherwise use `load_gguf` each time."""
     return _stat(path).st_size <= LARGEST_CACHED
 
 
-def folder_of(path: Path, notify: Notify = say) -> Path:
-    """A folder with the model and tokenizer of a `.gguf` file, converted on the first use of that file."""
-    found, resolved = _stat(path), str(path.resolve())
+def convert_cached(path: Path) -> Path:
+    """A folder with the model and tokenizer of a `.gguf` file, converted when the file is used for the first time."""
+    status, resolved = _stat(path), str(path.resolve())
     if not fits_cache(path):
-        raise InputError(f"{str(path)!r} is too large to keep a converted copy of (over 1 GiB): load it with gguf.read")
-    # One entry per path, so that a file that is written again replaces its old conversion.
+        raise InputError(f"{str(path)!r} is too large to keep a converted copy of (over 1 GiB): use load_gguf")
+    # One entry per path: the conversion of a changed file replaces the old one.
     stem = re.sub(r"[^\w.-]", "_", path.stem)[:40]
     name = f"{stem}-{hashlib.sha256(resolved.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"
-    entry = CacheEntry(name, stamp=f"{RECIPE}:{found.st_size}:{found.st_mtime_ns}")
-    return cache.ready(entry, lambda part: convert(path, part, notify), notify)
+    entry = CacheEntry(name, stamp=f"{FORMAT_VERSION}:{status.st_size}:{status.st_mtime_ns}")
+    return cache.ensure_entry(entry, lambda part: convert(path, part))
 
 
-def convert(path: Path, into: Path, notify: Notify = say) -> None:
-    """Write a GGUF file's model (float32) and tokenizer into a folder."""
+def convert(path: Path, into: Path) -> None:
+    """Write the model (float32) and the tokenizer of a GGUF file into a folder."""
     weights = _header(path).weights
     cache.check_space(into, 4 * weights)
-    notify(f"converting {path.name} ({weights / 1e6:,.0f} million weights), once; this can take a minute")
-    model, tokenizer = read(path)
-    # The weights are plain floats by now, and a config that says otherwise would have them unpacked again.
+    logger.info("converting %s (%s million weights), once; this can take a minute", path.name, f"{weights / 1e6:,.0f}")
+    model, tokenizer = load_gguf(path)
+    # The weights are plain floats now. With the old config they would be unpacked again.
     model.hf_quantizer = None
     del model.config.quantization_config
     try:
@@ -66,30 +68,30 @@ def convert(path: Path, into: Path, notify: Notify = say) -> None:
             tokenizer.save_pretrained(into)
     except Exception as error:  # safetensors has its own error for a disk that is full
         raise FetchError(
-            f"cannot write the converted {path.name} into {str(into.parent)!r}: {_short(error)}"
+            f"cannot write the converted {path.name} into {str(into.parent)!r}: {shorten_message(error)}"
         ) from error
 
 
-def read(path: Path, dtype: "torch.dtype | None" = None) -> tuple[Any, Any]:
-    """The `transformers` model and tokenizer of a GGUF file, straight from the file; float32 by default."""
+def load_gguf(path: Path, dtype: "torch.dtype | None" = None) -> tuple[Any, Any]:
+    """The `transformers` model and tokenizer of a GGUF file, read from the file itself; float32 by default."""
     header = _header(path)
-    with quiet_transformers(), _alone(path) as folder:
+    with quiet_transformers(), _isolated_folder(path) as folder:
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        load: Any = AutoModelForCausalLM.from_pretrained  # its declared result forgets `output_loading_info`
+        load: Any = AutoModelForCausalLM.from_pretrained  # its declared type ignores `output_loading_info`
         try:
             model, info = load(folder, gguf_file="model.gguf", dtype=dtype or torch.float32, output_loading_info=True)
             tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file="model.gguf")
         except Exception as error:  # the readers raise anything from IndexError to NotImplementedError
             raise InputError(
-                f"cannot read {str(path)!r} (architecture {header.architecture!r}): {_short(error)}; give a GGUF file "
-                "of a causal language model that transformers knows, or the model's own folder"
+                f"cannot read {str(path)!r} (architecture {header.architecture!r}): {shorten_message(error)}; "
+                "give a GGUF file of a causal language model that transformers knows, or the model's own folder"
             ) from error
-    if header.begins_with is not None:
-        if not 0 <= header.begins_with < len(tokenizer):
-            raise _damaged(path, f"texts are to begin with token {header.begins_with}, which there is not")
-        _begin_with(tokenizer, header.begins_with)
+    if header.first_token is not None:
+        if not 0 <= header.first_token < len(tokenizer):
+            raise _damaged(path, f"its first token {header.first_token} is not in the vocabulary")
+        _add_first_token(tokenizer, header.first_token)
     if missing := sorted(info["missing_keys"]):  # transformers would fill them with random numbers
         raise InputError(
             f"{str(path)!r} lacks {len(missing)} of the weights of a {header.architecture!r} model, first "
@@ -100,8 +102,8 @@ def read(path: Path, dtype: "torch.dtype | None" = None) -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def _begin_with(tokenizer: Any, token: int) -> None:
-    """Have every text begin with a token. A file says that its model needs this; not every reader listens."""
+def _add_first_token(tokenizer: Any, token: int) -> None:
+    """Make every text begin with `token`. The file says that its model needs this; some readers ignore it."""
     from tokenizers.processors import Sequence, TemplateProcessing
 
     if tokenizer("a")["input_ids"][:1] == [token]:
@@ -114,28 +116,8 @@ def _begin_with(tokenizer: Any, token: int) -> None:
 
 
 @contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """No progress bars and no warnings from `transformers` within; its settings come back afterwards."""
-    import transformers
-
-    logging: Any = transformers.utils.logging
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        # The GGUF reader's own bar obeys no switch, so standard error goes nowhere for a while.
-        with redirect_stderr(StringIO()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[str]:
-    """A folder with nothing but the file: transformers would prefer a `tokenizer.json` that lies beside it."""
+def _isolated_folder(path: Path) -> Iterator[str]:
+    """A folder with only this file: transformers would prefer a `tokenizer.json` next to it."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "model.gguf").symlink_to(path.resolve())
         yield folder
@@ -145,11 +127,11 @@ def _alone(path: Path) -> Iterator[str]:
 class _Header:
     architecture: str
     weights: int
-    begins_with: int | None  # the token that every text must begin with
+    first_token: int | None  # every text must begin with it
 
 
 class _Cursor:
-    """A place in the file that cannot leave it."""
+    """A reading position that cannot leave the file."""
 
     def __init__(self, data: mmap.mmap) -> None:
         self.data, self.at = data, 0
@@ -169,7 +151,7 @@ class _Cursor:
         return self.data[self.at - length : self.at].decode("utf-8", "replace")
 
     def value(self, kind: int) -> Any:
-        """A number or a text; an array is stepped over."""
+        """A number or a text; arrays are skipped."""
         if kind == _STRING:
             return self.text()
         if kind != _ARRAY:
@@ -184,16 +166,16 @@ class _Cursor:
 
 
 def _header(path: Path) -> _Header:
-    """Read the header and see that the file is as long as it says.
+    """Read the header and check that the file is as long as the header says.
 
-    The readers behind `transformers` trust a file: on one that is cut short they may loop without end.
+    The readers of `transformers` do not check: they may loop without end on a truncated file.
     """
     if _stat(path).st_size < 24:
         raise _damaged(path, "it is empty or nearly so")
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             if data[:4] != b"GGUF":
-                raise FileError(f"{str(path)!r} is not a GGUF file (its first letters would be GGUF): get another")
+                raise FileError(f"{str(path)!r} is not a GGUF file (those begin with the letters GGUF): give another")
             return _parse(_Cursor(data))
     except FileError:
         raise
@@ -202,7 +184,7 @@ def _header(path: Path) -> _Header:
     except (EOFError, ValueError, ArithmeticError, RecursionError) as error:
         raise _damaged(path, str(error)) from error
     except KeyError as error:
-        raise _damaged(path, f"its header has no meaning at {error}") from error
+        raise _damaged(path, f"its header has the unknown value type {error}") from error
 
 
 def _parse(cursor: _Cursor) -> _Header:
@@ -226,30 +208,25 @@ def _parse(cursor: _Cursor) -> _Header:
     end += math.ceil(cursor.at / alignment) * alignment
     if end > len(cursor.data):
         raise EOFError(f"it has {len(cursor.data):,} of its {end:,} bytes")
-    words = {name: values.get(f"tokenizer.ggml.{name}") for name in ("model", "add_bos_token", "bos_token_id")}
-    begins = words["model"] == "llama" if words["add_bos_token"] is None else words["add_bos_token"]
+    settings = {name: values.get(f"tokenizer.ggml.{name}") for name in ("model", "add_bos_token", "bos_token_id")}
+    adds_first = settings["model"] == "llama" if settings["add_bos_token"] is None else settings["add_bos_token"]
     return _Header(
         architecture=str(values.get("general.architecture", "unnamed")),
         weights=weights,
-        begins_with=words["bos_token_id"] if begins else None,
+        first_token=settings["bos_token_id"] if adds_first else None,
     )
 
 
 def _stat(path: Path) -> os.stat_result:
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise FileError(f"cannot read {str(path)!r}: {reason}; give the path of a .gguf file") from error
     if not path.is_file():
         raise FileError(f"{str(path)!r} is not a file: give the path of a .gguf file, or a folder without that ending")
-    return found
+    return status
 
 
 def _damaged(path: Path, reason: str) -> FileError:
     return FileError(f"{str(path)!r} is damaged ({reason}): get the file again")
-
-
-def _short(error: Exception, limit: int = 160) -> str:
-    text = " ".join(str(error).split()).rstrip(".") or type(error).__name__
-    return text if len(text) <= limit else text[: limit - 1] + "…"

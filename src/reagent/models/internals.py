@@ -1,118 +1,104 @@
-"""A look inside a network: its embeddings, gradients back to them, and its attention. No code per model family."""
+"""What a network computes besides scores of tokens: distributions, masked scores, values, gradients, attention."""
 
-import copy
-import inspect
-import logging
-from collections.abc import Sequence
-from functools import cached_property
-from itertools import chain
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 
-from reagent.case import Case, Floats, Ids
+from reagent.case import Case, Floats, Ids, Mask, TargetScores
 from reagent.models.base import Singles
+from reagent.models.network import Network
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-GRAPH = 8  # how many times the memory of an answer its gradient takes: so many times fewer tokens at once
+GRADIENT_MEMORY = 8  # how many times the memory of a forward pass its gradient takes
 
 
-class Inside:
-    """What a gradient or attention method may see of a `transformers` causal LM.
+def compute_distributions(network: Network, text: Ids | Singles, positions: Ids) -> Singles:
+    """Log-probabilities of every token at `positions`, [rows, positions, vocabulary].
 
-    The network itself is left as it is: it keeps its weights, its device and its attention implementation.
+    `text` is ids [rows, length] or embeddings [rows, length, width].
     """
-
-    def __init__(self, network: "PreTrainedModel") -> None:
-        self.network = network
-        known = inspect.signature(network.forward).parameters
-        self._takes_embeddings = "inputs_embeds" in known
-        self._takes_positions = "logits_to_keep" in known
-
-    # --- embeddings and gradients ---
-
-    def embed(self, ids: Ids) -> Singles | None:
-        """What the network looks up for each token, [length, width]; None if it cannot be given that instead of tokens.
-
-        Some families scale it afterwards; they do the same with embeddings that they are given.
-        """
-        if not self._takes_embeddings:
-            return None
-        with torch.no_grad():
-            table: Any = self.network.get_input_embeddings()
-            found = table(torch.from_numpy(ids[None]).to(self.network.device))[0]
-        return np.asarray(found.float().cpu().numpy())
-
-    def values(self, case: Case, embeddings: Singles, rows: int) -> Floats:
-        """What the network makes of each output unit, [points, outputs], `rows` points at a time."""
-        with torch.no_grad():
-            parts = [torch.stack(self._values(case, self._tensor(part)), -1) for part in _cut(embeddings, rows)]
-        return np.asarray(torch.cat(parts).double().cpu().numpy())
-
-    def gradients(self, case: Case, embeddings: Singles, targets: Sequence[int], rows: int) -> Singles:
-        """How the value of each of `targets` changes with each embedding, [points, targets, length, width].
-
-        A forward pass for each point, from which a backward pass goes out for each target.
-        """
-        found = np.empty((len(embeddings), len(targets), *embeddings.shape[1:]), dtype=np.float32)
-        with torch.inference_mode(False), torch.enable_grad():
-            for start, part in zip(range(0, len(embeddings), rows), _cut(embeddings, rows), strict=True):
-                points = self._tensor(part).requires_grad_()
-                values = self._values(case, points)
-                for j, t in enumerate(targets):
-                    # The rows of a batch do not know of each other: the gradient of the sum has that of each.
-                    again = j + 1 < len(targets)
-                    (gradient,) = torch.autograd.grad(values[t].sum(), points, retain_graph=again)
-                    found[start : start + len(part), j] = gradient.float().cpu().numpy()
-        return found
-
-    def _values(self, case: Case, embeddings: torch.Tensor) -> list[torch.Tensor]:
-        """For each output unit its value at each point, [points]."""
-        where = torch.from_numpy(case.positions - 1).to(self.network.device)
-        wanted = torch.from_numpy(case.targets).to(self.network.device)
-        few: dict[str, Any] = {"logits_to_keep": where} if self._takes_positions else {}
-        logits = self.network(inputs_embeds=embeddings, use_cache=False, **few).logits
-        logits = (logits if self._takes_positions else logits[:, where]).float()  # [points, asked, vocabulary]
-        own = logits.gather(-1, wanted.expand(len(embeddings), -1)[..., None]).squeeze(-1)
-        return case.output_values(own - logits.logsumexp(-1))
-
-    def _tensor(self, embeddings: Singles) -> torch.Tensor:
-        return torch.from_numpy(embeddings).to(self.network.device, self.network.dtype)
-
-    # --- attention ---
-
-    def attentions(self, ids: Ids) -> list[Singles] | None:
-        """For each layer, to which position each position attends, [heads, length, length]; None if it does not say."""
-        with torch.inference_mode():
-            text = torch.from_numpy(ids[None]).to(self.network.device)
-            answer = self._eager(text, use_cache=False, output_attentions=True)
-        layers = getattr(answer, "attentions", None)
-        square = (len(ids), len(ids))
-        if not layers or any(getattr(layer, "shape", ())[-2:] != square for layer in layers):
-            return None  # as of networks that remember in other ways
-        return [layer[0].float().cpu().numpy() for layer in layers]
-
-    @cached_property
-    def _eager(self) -> Any:
-        """The same network in the implementation that keeps its attention weights.
-
-        A copy of the modules and settings around the same weights: nobody who uses the network at the same
-        time sees it switched.
-        """
-        weights = {id(tensor): tensor for tensor in chain(self.network.parameters(), self.network.buffers())}
-        twin = copy.deepcopy(self.network, weights)
-        log = logging.getLogger("transformers.modeling_utils")
-        level = log.level
-        log.setLevel(logging.ERROR)  # a family with one implementation only says so; that one will do
-        try:
-            twin.set_attn_implementation("eager")
-        finally:
-            log.setLevel(level)
-        return twin
+    length = int(positions.max())  # the last position itself is never read
+    read, before = network.tensor(text[:, :length]), network.tensor(positions - 1)
+    with torch.inference_mode():
+        rows = [
+            network.forward(read[batch], before).log_softmax(-1).cpu().numpy()
+            for batch in _batches(len(text), network.rows_at_once(length, len(positions)))
+        ]
+    return np.concatenate(rows)
 
 
-def _cut(embeddings: Singles, rows: int) -> list[Singles]:
-    return [embeddings[start : start + rows] for start in range(0, len(embeddings), rows)]
+def score_masked(network: Network, sequences: Ids, keep: Mask, positions: Ids, targets: Ids) -> TargetScores:
+    """As `Model.score`, of the tokens that `keep` [rows, length] leaves visible."""
+    assert keep[:, positions - 1].all(), "a prediction cannot be read off a masked token"
+    length = int(positions.max())  # the last target itself is never read
+    ids, mask = network.tensor(sequences[:, :length]), network.tensor(keep[:, :length])
+    before, wanted = network.tensor(positions - 1), network.tensor(targets)
+    logprob, rank = [], []
+    with torch.inference_mode():
+        for batch in _batches(len(ids), network.rows_at_once(length, len(positions))):
+            logits = network.forward(ids[batch], before, mask=mask[batch])
+            own = _logits_of(logits, wanted)
+            logprob.append((own - logits.logsumexp(-1)).double().cpu())
+            rank.append((logits > own[..., None]).sum(-1).cpu())
+    return TargetScores(torch.cat(logprob).numpy(), torch.cat(rank).numpy())
+
+
+def compute_values(network: Network, case: Case, embeddings: Singles, batch_size: int | None) -> Floats:
+    """The value of each output unit of `case` at each point, [points, outputs]."""
+    rows = _rows(network, case, embeddings, batch_size)
+    with torch.no_grad():
+        values = [
+            torch.stack(_values(network, case, network.tensor(embeddings[batch])), -1)
+            for batch in _batches(len(embeddings), rows)
+        ]
+    return np.asarray(torch.cat(values).double().cpu().numpy())
+
+
+def compute_gradients(
+    network: Network, case: Case, embeddings: Singles, targets: Sequence[int], batch_size: int | None
+) -> Singles:
+    """The gradient of the value of each of `targets`, [points, targets, length, width].
+
+    One forward pass for each point, then one backward pass for each target.
+    """
+    gradients = np.empty((len(embeddings), len(targets), *embeddings.shape[1:]), dtype=np.float32)
+    rows = _rows(network, case, embeddings, batch_size, GRADIENT_MEMORY)
+    with torch.inference_mode(False), torch.enable_grad():
+        for batch in _batches(len(embeddings), rows):
+            points = network.tensor(embeddings[batch]).requires_grad_()
+            values = _values(network, case, points)
+            for j, t in enumerate(targets):
+                # The rows of a batch are independent: the gradient of their sum holds the gradient of each.
+                (gradient,) = torch.autograd.grad(values[t].sum(), points, retain_graph=j + 1 < len(targets))
+                gradients[batch, j] = gradient.float().cpu().numpy()
+    return gradients
+
+
+def compute_attentions(network: Network, ids: Ids) -> list[Singles] | None:
+    """The attention weights of each layer, [heads, length, length]; None if the network has no such weights."""
+    with torch.inference_mode():
+        layers = network.attentions(ids)
+    square = (len(ids), len(ids))
+    if not layers or any(getattr(layer, "shape", ())[-2:] != square for layer in layers):
+        return None  # for example a state-space model
+    return [layer[0].float().cpu().numpy() for layer in layers]
+
+
+def _values(network: Network, case: Case, embeddings: torch.Tensor) -> list[torch.Tensor]:
+    """For each output unit its value at each point, [points]; gradients flow back to `embeddings`."""
+    logits = network.forward(embeddings, network.tensor(case.positions - 1))
+    return case.output_values(_logits_of(logits, network.tensor(case.targets)) - logits.logsumexp(-1))
+
+
+def _logits_of(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """The logits of the targets, [rows, targets], from [rows, targets, vocabulary]."""
+    return logits.gather(-1, targets.expand(len(logits), -1)[..., None]).squeeze(-1)
+
+
+def _rows(network: Network, case: Case, embeddings: Singles, batch_size: int | None, memory: int = 1) -> int:
+    fitting = network.rows_at_once(embeddings.shape[1], len(case.positions), memory)
+    return fitting if batch_size is None else max(1, min(batch_size, fitting))
+
+
+def _batches(count: int, size: int) -> Iterator[slice]:
+    return (slice(start, start + size) for start in range(0, count, size))

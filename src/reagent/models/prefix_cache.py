@@ -1,28 +1,26 @@
-"""The beginning that many sequences share is computed once.
+"""The prefix that many sequences share is computed once.
 
-Probes of one prompt differ from it only from their first replaced token on, and a system prompt or
-few-shot block is the same in all of them. Sorted by that place, every batch continues one common
-prefix, whose keys and values grow as the batches go.
+Probes of one prompt are equal to it up to their first replaced token, and a system prompt or few-shot block is the
+same in all of them. Sequences are sorted by the length of the shared prefix. Every batch then continues one common
+prefix, whose keys and values grow from batch to batch.
 """
 
 import copy
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
 
 from reagent.case import Ids
+from reagent.models.network import Network
 
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
-
-SHORTEST = 4  # a shorter prefix is not worth the trouble
-COPIES = 16  # a batch copies its prefix for every row, layer by layer: bounds that to so many batches of tokens
+SHORTEST = 4  # tokens; sharing a shorter prefix saves nothing
+COPIES = 16  # a batch copies its prefix for every row, layer by layer; bounds the copies, in batches of tokens
 _PLAIN = (DynamicLayer, DynamicSlidingWindowLayer)
-NOTHING: tuple[Ids, Any] = (np.empty(0, dtype=np.int64), None)
+EMPTY: tuple[Ids, Any] = (np.empty(0, dtype=np.int64), None)
 
 
 class Batch(NamedTuple):
@@ -30,18 +28,17 @@ class Batch(NamedTuple):
     shared: int  # how many leading tokens they have in common
 
 
-def batches(
-    sequences: Ids, limit: int, tokens_at_once: int, rows_at_once: int, pass_costs: float = math.inf
+def plan_batches(
+    sequences: Ids, limit: int, tokens_at_once: int, rows_at_once: int, pass_cost: float = math.inf
 ) -> Iterator[Batch]:
     """Cut [n, length] sequences into batches that share ever longer prefixes, of at most `limit` tokens.
 
-    A batch ends where it is full, or where the rest, begun anew with its longer prefix, saves more tokens than one
-    more pass costs.
+    A batch ends when it is full, or when a new batch with a longer prefix saves more tokens than one more pass costs.
 
     >>> rows = np.array([[1, 2, 3], [1, 2, 4], [0, 2, 3]])
-    >>> [(b.rows.tolist(), b.shared) for b in batches(rows, 2, 4, 9)]
+    >>> [(b.rows.tolist(), b.shared) for b in plan_batches(rows, 2, 4, 9)]
     [([2], 0), ([0, 1], 2)]
-    >>> [[len(b.rows) for b in batches(rows, 2, 99, 9, pass_costs)] for pass_costs in (3, 4)]
+    >>> [[len(b.rows) for b in plan_batches(rows, 2, 99, 9, pass_cost)] for pass_cost in (3, 4)]
     [[1, 2], [3]]
     """
     length = sequences.shape[1]
@@ -52,14 +49,14 @@ def batches(
         prefix = int(shared[order[start]])
         rows = min(rows_at_once, tokens_at_once // (length - prefix), COPIES * tokens_at_once // length)
         chosen = order[start : start + max(1, rows)]
-        while (saved := np.arange(len(chosen), 0, -1) * (shared[chosen] - prefix)).max() > pass_costs:
+        while (saved := np.arange(len(chosen), 0, -1) * (shared[chosen] - prefix)).max() > pass_cost:
             chosen = chosen[: saved.argmax()]
         yield Batch(chosen, prefix)
         start += len(chosen)
 
 
 def _leading_agreement(sequences: Ids) -> Ids:
-    """For each row, how many leading tokens are those that most rows have there."""
+    """For each row, how many leading tokens it shares with most rows."""
     if len(sequences) == 1:
         return np.zeros(1, dtype=np.int64)
     ordered = np.sort(sequences, axis=0)
@@ -68,64 +65,62 @@ def _leading_agreement(sequences: Ids) -> Ids:
     return np.asarray(np.where(differs.any(-1), differs.argmax(-1), sequences.shape[1]))
 
 
-class GrowingPrefix:
+class PrefixCache:
     """Keys and values of the tokens that all further sequences start with.
 
-    What every sequence of a call has in common (a system prompt, a few-shot block) is kept for the next
-    call; what only some batches share is not.
+    The prefix that every sequence of a call shares (a system prompt, a few-shot block) is kept for the next call. A
+    prefix that only some batches share is not.
     """
 
-    def __init__(self, network: "PreTrainedModel", keep_few: dict[str, Any]) -> None:
+    def __init__(self, network: Network) -> None:
         self.network = network
-        self.keep_few = keep_few
         self.can_share = True
-        self.latest: tuple[Ids, Any] = NOTHING
-        self.kept: tuple[Ids, Any] = NOTHING
+        self.clear()
 
-    def upto(self, tokens: Ids, keep: bool) -> "SharedPrefix | None":
-        """The prefix `tokens` as a cache; nothing where a model remembers in other ways than keys and values."""
+    def clear(self) -> None:
+        """Drop all prefixes."""
+        self._latest = self._kept = EMPTY
+
+    def read(self, tokens: Ids, keep: bool) -> "SharedPrefix | None":
+        """Keys and values of `tokens`; None if they are few, or if the network has no plain keys and values."""
         if len(tokens) < SHORTEST or not self.can_share:
             return None
-        known, past = self._what_fits(tokens)
+        known, cache = self._longest_match(tokens)
         if len(tokens) > len(known):
-            # A branch grows: what is interrupted on the way leaves no half-grown cache behind.
-            past = self._grow(_branch(past), tokens[len(known) :])
-        if not isinstance(past, Cache) or any(type(layer) not in _PLAIN for layer in past.layers):
+            # A branch grows, so that an interruption leaves no half-grown cache behind.
+            new = self.network.tensor(tokens[None, len(known) :])
+            _, cache = self.network.extend(new, _branch(cache))
+        if not isinstance(cache, Cache) or any(type(layer) not in _PLAIN for layer in cache.layers):
             self.can_share = False
             return None
-        self.latest = (tokens.copy(), past)  # a copy, since the caller may use its array again
-        if keep and len(tokens) > len(self.kept[0]):
-            self.kept = self.latest
-        return SharedPrefix(past)
+        self._latest = (tokens.copy(), cache)  # a copy, since the caller may overwrite its array
+        if keep and len(tokens) > len(self._kept[0]):
+            self._kept = self._latest
+        return SharedPrefix(cache)
 
-    def _what_fits(self, tokens: Ids) -> tuple[Ids, Any]:
-        """The longest known beginning of `tokens`, or nothing."""
-        for known, past in (self.latest, self.kept):
+    def _longest_match(self, tokens: Ids) -> tuple[Ids, Any]:
+        """The longest cached prefix of `tokens`; without one, all others are dropped."""
+        for known, cache in (self._latest, self._kept):
             if len(known) and np.array_equal(known, tokens[: len(known)]):
-                return known, past
-        self.latest = self.kept = NOTHING
-        return NOTHING
-
-    def _grow(self, past: Any, new: Ids) -> Any:
-        ids = torch.from_numpy(np.ascontiguousarray(new[None])).to(self.network.device)
-        answer = self.network(ids, past_key_values=past, use_cache=True, **self.keep_few)
-        return getattr(answer, "past_key_values", None)
+                return known, cache
+        self.clear()
+        return EMPTY
 
 
-def _branch(past: Any) -> Any:
-    """A cache that can grow on its own; the tensors are shared, since growing makes new ones."""
-    if past is None:
+def _branch(cache: Any) -> Any:
+    """A copy of the cache that can grow; it shares the tensors, since growing makes new ones."""
+    if cache is None:
         return None
-    branch = copy.copy(past)
-    branch.layers = [copy.copy(layer) for layer in past.layers]
+    branch = copy.copy(cache)
+    branch.layers = [copy.copy(layer) for layer in cache.layers]
     return branch
 
 
 class SharedPrefix(Cache):
-    """The keys and values of one sequence, which a whole batch continues without anything being stored."""
+    """The keys and values of one sequence, which every row of a batch continues; nothing is added to them."""
 
-    def __init__(self, past: Cache) -> None:
-        super().__init__(layers=past.layers)
+    def __init__(self, cache: Cache) -> None:
+        super().__init__(layers=cache.layers)
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_args: Any, **_more: Any

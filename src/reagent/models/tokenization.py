@@ -1,20 +1,22 @@
-"""Texts to tokens and back, wherever the tokenizer is: here, or on a server.
+"""Texts to tokens and back, with a tokenizer on this machine or on a server.
 
-A `Codec` knows how to encode and to decode; the functions turn that into tokens that know their place in a text.
+A `Codec` encodes and decodes. The functions make `Token` objects of that, which have character offsets.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from reagent.errors import EmptyGenerationError, InputError
 from reagent.explanation import Message, Token
-from reagent.models.tokens import Span, spans_by_decoding, spellings, tile
 from reagent.segmentation import assign
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+Span = tuple[int, int]
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class Codec(Protocol):
@@ -22,24 +24,24 @@ class Codec(Protocol):
 
     @property
     def special_ids(self) -> Container[int]:
-        """Ids that are no text: start, end, marks of a template."""
+        """Ids of special tokens: start, end, marks of a chat template."""
         ...
 
     def encode(self, text: str, special: bool) -> tuple[list[int], list[Span]]:
-        """Ids and spans that cover the text; with `special`, what the tokenizer puts before a text, but nothing after.
+        """Ids and the spans that they cover; with `special`, also the special tokens before a text, but none after.
 
-        A special token that stands outside the text has an empty span.
+        A special token that is not part of the text has an empty span.
         """
         ...
 
     def decode(self, ids: Sequence[int]) -> str: ...
 
     def name(self, token: int) -> str:
-        """What to call a token that stands outside the text."""
+        """The name of a token that is not part of the text."""
         ...
 
 
-def read(codec: Codec, text: str, special: bool = True) -> tuple[Token, ...]:
+def tokenize(codec: Codec, text: str, special: bool = True) -> tuple[Token, ...]:
     """The tokens of a text."""
     ids, spans = codec.encode(text, special)
     return tuple(
@@ -48,9 +50,9 @@ def read(codec: Codec, text: str, special: bool = True) -> tuple[Token, ...]:
     )
 
 
-def read_chat(codec: Codec, text: str, messages: Sequence[Message]) -> tuple[Token, ...]:
-    """The tokens of a chat as its template has written it; what stands outside the messages is protected."""
-    tokens = read(codec, text, special=False)  # the template has written them
+def tokenize_chat(codec: Codec, text: str, messages: Sequence[Message]) -> tuple[Token, ...]:
+    """The tokens of a rendered chat; all tokens outside the messages are protected."""
+    tokens = tokenize(codec, text, special=False)  # the template has added them
     inside = assign([(token.start, token.end) for token in tokens], [(m.start, m.end) for m in messages], text)
     return tuple(
         replace(token, protected=token.protected or message is None)
@@ -58,34 +60,34 @@ def read_chat(codec: Codec, text: str, messages: Sequence[Message]) -> tuple[Tok
     )
 
 
-def read_target(codec: Codec, prompt: str, special: bool, ids: Sequence[int], target: str) -> tuple[Token, ...]:
-    """The target as the tokens that follow the prompt's `ids`; alone, where the two would merge into one token."""
+def tokenize_target(codec: Codec, prompt: str, special: bool, ids: Sequence[int], target: str) -> tuple[Token, ...]:
+    """The target as the tokens that follow the prompt's `ids`; tokenized alone if it would merge with the prompt."""
     if not target:
-        raise InputError("the target is empty: give the text that the model said, or leave --target out")
-    together = read(codec, prompt + target, special)
+        raise InputError("the target is empty: give the text of the continuation, or leave --target out")
+    together = tokenize(codec, prompt + target, special)
     n = len(prompt)
     if [t.ids[0] for t in together[: len(ids)]] == list(ids) and all(t.start >= n for t in together[len(ids) :]):
         return tuple(Token(t.ids, t.text, t.start - n, t.end - n) for t in together[len(ids) :])
-    # Behind a line end, so that a tokenizer which puts a space before every text puts none before this one.
+    # After a line end, because some tokenizers put a space before every text.
     for start in ("\n", ""):
         before = codec.encode(start, special=False)[0]
-        tokens = read(codec, start + target, special=False)
+        tokens = tokenize(codec, start + target, special=False)
         if [t.ids[0] for t in tokens[: len(before)]] == before:
             break
     n = len(start)
     return tuple(Token(t.ids, t.text, t.start - n, t.end - n) for t in tokens[len(before) :])
 
 
-def follow(codec: Codec, ids: Sequence[int], new: Sequence[int]) -> tuple[str, tuple[Token, ...]]:
-    """What `new` tokens add to the text of `ids`, and where each stands in that."""
+def locate_continuation(codec: Codec, ids: Sequence[int], new: Sequence[int]) -> tuple[str, tuple[Token, ...]]:
+    """The text that `new` tokens add to the text of `ids`, and the tokens with their offsets in it."""
     if not new:
         raise EmptyGenerationError
-    completion = added(codec, ids, new)
+    completion = added_text(codec, ids, new)
     spans = spans_by_decoding(codec.decode, ids, new)
     return completion, tuple(Token((i,), completion[a:b], a, b) for i, (a, b) in zip(new, spans, strict=True))
 
 
-def added(codec: Codec, ids: Sequence[int], new: Sequence[int]) -> str:
+def added_text(codec: Codec, ids: Sequence[int], new: Sequence[int]) -> str:
     """The text that `new` tokens add to that of `ids`."""
     return codec.decode([*ids, *new])[len(codec.decode(ids)) :]
 
@@ -102,17 +104,17 @@ class TokenizerCodec:
         return frozenset(self.tokenizer.all_special_ids) | {i for i, token in added.items() if token.special}
 
     @cached_property
-    def spelled(self) -> dict[int, str]:
-        """Every token that is not special, as it stands inside a text."""
+    def token_texts(self) -> dict[int, str]:
+        """The text of every token that is not special, as part of a sentence."""
         ids = [i for i in range(len(self.tokenizer)) if i not in self.special_ids]
-        return dict(zip(ids, spellings(self.tokenizer, ids), strict=True))
+        return dict(zip(ids, decode_each(self.tokenizer, ids), strict=True))
 
     def encode(self, text: str, special: bool) -> tuple[list[int], list[Span]]:
         fast = self.tokenizer.is_fast
         encoded = self.tokenizer(text, add_special_tokens=special, return_offsets_mapping=fast, verbose=False)
         ids = list(encoded["input_ids"])
         if fast:
-            spans = tile([tuple(pair) for pair in encoded["offset_mapping"]], len(text))
+            spans = fill_gaps([tuple(pair) for pair in encoded["offset_mapping"]], len(text))
         else:
             outside = next((k for k, i in enumerate(ids) if i not in self.special_ids), len(ids))
             spans = [(0, 0)] * outside + spans_by_decoding(self.decode, ids[:outside], ids[outside:])
@@ -130,4 +132,54 @@ class TokenizerCodec:
 
 def is_ordinary(text: str) -> bool:
     """Whether a token is printable text, more than white space, and whole characters."""
-    return bool(text.strip()) and text.isprintable() and "\N{REPLACEMENT CHARACTER}" not in text
+    return bool(text.strip()) and text.isprintable() and REPLACEMENT not in text
+
+
+# --- where tokens are in a text ---
+
+
+def fill_gaps(offsets: Sequence[Span], length: int) -> list[Span]:
+    """Spans that cover the text without gaps: characters between two tokens belong to the second.
+
+    Tokenizers disagree on whether a leading space is part of a token's offsets; after this they agree.
+
+    >>> fill_gaps([(0, 2), (3, 7), (7, 8)], 9)
+    [(0, 2), (2, 7), (7, 9)]
+    """
+    spans: list[Span] = []
+    covered = 0
+    for start, end in offsets:
+        if end <= start:  # a special token that is not part of the text
+            spans.append((covered, covered))
+            continue
+        spans.append((min(start, covered), end))
+        covered = max(covered, end)
+    last = next((i for i in reversed(range(len(spans))) if spans[i][0] < spans[i][1]), None)
+    if last is not None and covered < length:
+        spans[last] = (spans[last][0], length)
+    return spans
+
+
+def spans_by_decoding(decode: Callable[[Sequence[int]], str], before: Sequence[int], ids: Sequence[int]) -> list[Span]:
+    """Spans of `ids` in the text that they add to `before`; pieces of one character share its span."""
+    base = len(decode(before))
+    text = decode([*before, *ids])[base:]
+    spans: list[Span] = []
+    done = 0  # characters that are complete so far
+    for k in range(1, len(ids) + 1):
+        added = decode([*before, *ids[:k]])[base:]
+        # A character of which some bytes are missing decodes to replacement characters at the end.
+        complete = len(added) if added == text[: len(added)] else len(added.rstrip(REPLACEMENT))
+        complete = min(max(done, complete), len(text))
+        start = max(0, min(done, len(text) - 1))
+        spans.append((start, max(complete, min(start + 1, len(text)))))
+        done = complete
+    return spans
+
+
+def decode_each(tokenizer: "PreTrainedTokenizerBase", ids: Iterable[int]) -> list[str]:
+    """The text of each token inside a sentence. Decoded alone, some tokens lose their leading space."""
+    before = list(tokenizer("a", add_special_tokens=False)["input_ids"])
+    start = len(tokenizer.decode(before, clean_up_tokenization_spaces=False))
+    texts = tokenizer.batch_decode([[*before, i] for i in ids], clean_up_tokenization_spaces=False)
+    return [text[start:] for text in texts]

@@ -30,9 +30,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from reagent.case import Case
-from reagent.models._transformers import local_revision
+from reagent.models._transformers import cached_revision
 from reagent.models.base import HasTokenTexts, Model
-from reagent.models.tokens import Span
+from reagent.models.tokenization import Span
 from reagent.replacers.base import Proposals, make_proposals
 from reagent.replacers.masked_network import Fill, load_masked_lm
 from reagent.replacers.vocabulary import Vocabulary, is_symbol
@@ -61,7 +61,7 @@ class MaskedLMReplacer:
 
     @property
     def info(self) -> Mapping[str, Any]:
-        return {"id": "roberta", **asdict(self), "revision": self.revision or local_revision(self.model)}
+        return {"id": "roberta", **asdict(self), "revision": self.revision or cached_revision(self.model)}
 
     def propose(self, model: Model, case: Case, rng: np.random.Generator) -> Proposals:
         vocabulary = Vocabulary(model, "replacer 'roberta'")

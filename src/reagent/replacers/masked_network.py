@@ -7,9 +7,9 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reagent.errors import InputError
-from reagent.models._transformers import read
+from reagent.models._transformers import load_pretrained
 from reagent.models.base import Meter
-from reagent.models.tokens import Span, spellings
+from reagent.models.tokenization import Span, decode_each
 from reagent.replacers.vocabulary import is_symbol
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class MaskedLM:
     @cached_property
     def _token_fills(self) -> list[Fill]:
         """Each token as a fill, with probability 0."""
-        texts = spellings(self.tokenizer, range(len(self.tokenizer)))
+        texts = decode_each(self.tokenizer, range(len(self.tokenizer)))
         # WordPiece encodes "x(x" and "x( x" in the same way: for a symbol it does not record a preceding space.
         records_space = self._encode("x(x") != self._encode("x( x")
         return [
@@ -159,7 +159,7 @@ def _load(name: str, revision: str | None) -> MaskedLM:
 
     if not name.strip():
         raise InputError("the masked language model's name is empty: give a folder or a hub id")
-    network, tokenizer = read(
+    network, tokenizer = load_pretrained(
         "AutoModelForMaskedLM", name, "masked language model", dtype=torch.float32, revision=revision
     )
     if tokenizer.mask_token_id is None:

@@ -14,6 +14,7 @@ capital, then the part of speech, so that any word may replace a word.
 
 import hashlib
 import json
+import logging
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,10 +32,12 @@ from reagent.case import Case, Ids
 from reagent.errors import InputError
 from reagent.models import cache
 from reagent.models.base import HasTokenTexts, Model
-from reagent.models.tokens import Span
+from reagent.models.tokenization import Span
 from reagent.replacers.base import Proposals, make_proposals
 from reagent.replacers.vocabulary import Vocabulary, is_symbol
 from reagent.validation import check_integer
+
+logger = logging.getLogger(__name__)
 
 MIN_CANDIDATES = 3
 TAGGING_VERSION = "2"  # part of the cache key: increase it when `_tag_words` changes
@@ -118,10 +121,10 @@ def _tag_vocabulary(texts: Sequence[str]) -> list[str]:
     entry = cache.CacheEntry(f"pos-{digest[:12]}", stamp=f"{TAGGING_VERSION}:{_tagger_id()}:{digest}")
 
     def build(folder: Path) -> None:
-        cache.say(f"tagging {len(texts):,} tokens by part of speech, once; this takes some seconds")
+        logger.info("tagging %s tokens by part of speech, once; this takes some seconds", f"{len(texts):,}")
         (folder / "tags.json").write_text(json.dumps(_tag_words(texts)), "utf-8")
 
-    tags: list[str] = json.loads((cache.ready(entry, build) / "tags.json").read_text("utf-8"))
+    tags: list[str] = json.loads((cache.ensure_entry(entry, build) / "tags.json").read_text("utf-8"))
     return tags
 
 

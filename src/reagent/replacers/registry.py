@@ -4,7 +4,7 @@ from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 from reagent.errors import InputError, UnknownNameError
-from reagent.models._transformers import is_local
+from reagent.models._transformers import is_available_offline
 from reagent.models.base import Model
 from reagent.plugins import load_plugin, plugin_names
 from reagent.replacers.base import Replacer
@@ -72,7 +72,7 @@ def choose_automatic(model: Model | None = None) -> str:
     For a model behind an API it is `self`: its tokens may be pieces of text that a masked LM cannot produce.
     """
     remote = model is not None and str(model.info["backend"]).startswith("http")
-    return "roberta" if is_local(MaskedLMReplacer().model) and not remote else "self"
+    return "roberta" if is_available_offline(MaskedLMReplacer().model) and not remote else "self"
 
 
 def _describe(plugin: Any, name: str) -> ReplacerInfo:

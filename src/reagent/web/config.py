@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reagent.models.cache import root
+from reagent.models.cache import cache_folder
 from reagent.validation import check_integer
 
 
@@ -39,4 +39,4 @@ class ServiceConfig:
 
     limits: Limits = Limits()
     access: Access = Access()
-    folder: Path = field(default_factory=lambda: root() / "explanations")
+    folder: Path = field(default_factory=lambda: cache_folder() / "explanations")

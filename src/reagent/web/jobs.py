@@ -5,6 +5,7 @@ with the one seen last; so nobody waits for a slow reader, and who comes late se
 """
 
 import asyncio
+import logging
 import secrets
 import sys
 import threading
@@ -22,12 +23,13 @@ from reagent.errors import FileError, InputError, ReagentError
 from reagent.explanation import Explanation
 from reagent.methods import Progress
 from reagent.models.base import Model
-from reagent.models.cache import say
 from reagent.request import ExplainRequest
 from reagent.views.html import to_view_data
 from reagent.views.text import shorten
 from reagent.web.config import Limits
 from reagent.web.storage import ExplanationStore
+
+logger = logging.getLogger(__name__)
 
 REMEMBERED = 64  # jobs that ended; older ones are found on the shelf
 HISTORY = 200
@@ -227,7 +229,7 @@ class JobQueue:
         try:
             self.shelf.put(name, why)
         except FileError as error:  # a full disk takes the link, not the answer
-            say(str(error))
+            logger.warning(str(error))
         entry = {"id": name, "prompt": shorten(why.prompt, NAME_LENGTH), "completion": why.completion}
         self.history.appendleft(entry | {"method": why.method["id"], "created": why.created})
 

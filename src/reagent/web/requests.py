@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 
 from reagent.errors import CapabilityError, InputError, UnknownNameError
 from reagent.methods import Method, find_method, make_method, method_names, uses_replacer
-from reagent.models._transformers import is_local
+from reagent.models._transformers import is_available_offline
 from reagent.models.base import HasChatTemplate, Model
 from reagent.replacers import find_replacer, replacer_names
 from reagent.replacers.base import required_capabilities
@@ -143,7 +143,7 @@ def _can(method: Method, model: Model) -> bool:
 
 
 def _can_replace(name: str, model: Model) -> bool:
-    if name == "roberta" and not is_local(MaskedLMReplacer().model):
+    if name == "roberta" and not is_available_offline(MaskedLMReplacer().model):
         return False  # nobody wants to wait for half a gigabyte behind a click
     return all(isinstance(model, capability) for capability in required_capabilities(find_replacer(name).replacer))
 

@@ -37,8 +37,8 @@ def _no_keys_and_no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
 def truth(tmp_path_factory: pytest.TempPathFactory) -> Truth:
     """A tiny network that says whole characters only: half of one has no text that a server could write."""
     network, tokenizer = copy.deepcopy(tiny.network_of("gpt2")), tiny.tokenizer_of("gpt2")
-    spelled = TokenizerCodec(tokenizer).spelled
-    unsayable = [i for i in range(len(tokenizer)) if not is_ordinary(spelled.get(i, ""))]
+    token_texts = TokenizerCodec(tokenizer).token_texts
+    unsayable = [i for i in range(len(tokenizer)) if not is_ordinary(token_texts.get(i, ""))]
 
     def hush(_module: Any, _given: Any, logits: Any) -> Any:
         logits = logits.clone()
@@ -66,7 +66,7 @@ def server(truth: Truth) -> Iterator[Callable[..., tuple[str, Echoing]]]:
 @pytest.fixture(scope="session")
 def llama() -> Iterator[str]:
     pytest.importorskip("xllamacpp")
-    from reagent.models.bundled import gguf_path
+    from reagent.models.bundled import fetch_gguf
 
-    with llama_cpp(gguf_path("smollm2")) as url:
+    with llama_cpp(fetch_gguf("smollm2")) as url:
         yield url

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
-from reagent.models.tokens import spellings
+from reagent.models.tokenization import decode_each
 
 LOCK = threading.Lock()  # one network, many servers
 
@@ -35,7 +35,7 @@ class Can:
     echo: bool = True
     prompt_logprobs: bool = False
     ids: bool = True  # prompts may be token ids
-    names_ids: bool = False  # return_tokens_as_token_ids
+    reports_ids_on_request: bool = False  # return_tokens_as_token_ids
     tokenize: str | None = "pieces"  # or "ids", without their text
     most: int = 20  # log-probabilities
     bias: str = ""  # "biased", "unbiased", or refused
@@ -100,7 +100,7 @@ class Echoing:
         new, told = self._generate(ids, body, read[-1])
         text = self._decode([*ids, *new])[len(self._decode(ids)) :]
         choice: dict[str, Any] = {"index": 0, "text": text, "finish_reason": "length", "logprobs": None}
-        named = bool(body.get("return_tokens_as_token_ids")) and self.can.names_ids
+        named = bool(body.get("return_tokens_as_token_ids")) and self.can.reports_ids_on_request
         if k is not None:
             shown, rows = new, told
             if body.get("echo") and self.can.echo:
@@ -189,7 +189,7 @@ class Echoing:
 
     @cached_property
     def _spelled(self) -> list[str]:
-        return spellings(self.tokenizer, range(len(self.tokenizer)))
+        return decode_each(self.tokenizer, range(len(self.tokenizer)))
 
     def _decode(self, ids: list[int]) -> str:
         return str(self.tokenizer.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False))

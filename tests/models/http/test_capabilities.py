@@ -9,9 +9,15 @@ from models.http.conftest import Truth
 from reagent import load_model
 from reagent.errors import InputError, ServerError, UnknownNameError
 from reagent.models.base import Meter
-from reagent.models.http.capabilities import Chatting, Completions, find_chat, find_completions, find_server
+from reagent.models.http.capabilities import (
+    ChatCapabilities,
+    CompletionCapabilities,
+    detect_chat,
+    detect_completions,
+    detect_server,
+)
 from reagent.models.http.client import Client
-from reagent.models.http.config import Address, Connection
+from reagent.models.http.config import ServerAddress, ServerOptions
 from reagent.models.http.tokenizers import load_tokenizer
 
 
@@ -19,33 +25,35 @@ from reagent.models.http.tokenizers import load_tokenizer
 def found(server: Callable[..., Any], truth: Truth) -> Callable[..., Any]:
     codec = load_tokenizer(str(truth.folder))
 
-    def ask(top: int = 20, **can: Any) -> tuple[Completions | None, Chatting | None, int]:
+    def ask(top: int = 20, **can: Any) -> tuple[CompletionCapabilities | None, ChatCapabilities | None, int]:
         url, app = server(**can)
-        client = Client(Address.of(url), Connection(top=top), Meter())
-        known = find_server(client)
-        text = find_completions(client, known.model, known.ids, codec.learn, bias=True)
-        return text, find_chat(client, known.model), len(app.seen)
+        client = Client(ServerAddress.parse(url), ServerOptions(top=top), Meter())
+        known = detect_server(client)
+        text = detect_completions(client, known.model, known.ids, codec.find_id, bias=True)
+        return text, detect_chat(client, known.model), len(app.seen)
 
     return ask
 
 
 def test_what_servers_can_do_is_found_out(found: Callable[..., Any]) -> None:
-    usual = Completions(top=20, echo="echo", takes_ids=True)
+    usual = CompletionCapabilities(top=20, echo="echo", accepts_ids=True)
     assert found()[0] == usual
-    assert found(echo=False)[0] == Completions(top=20, takes_ids=True)
-    assert found(ids=False)[0] == Completions(top=20, echo="echo")
-    assert found(most=5)[0] == Completions(top=5, echo="echo", takes_ids=True)
-    assert found(top=3)[0] == Completions(top=3, echo="echo", takes_ids=True)
+    assert found(echo=False)[0] == CompletionCapabilities(top=20, accepts_ids=True)
+    assert found(ids=False)[0] == CompletionCapabilities(top=20, echo="echo")
+    assert found(most=5)[0] == CompletionCapabilities(top=5, echo="echo", accepts_ids=True)
+    assert found(top=3)[0] == CompletionCapabilities(top=3, echo="echo", accepts_ids=True)
     for bias in ("biased", "unbiased"):
-        assert found(bias=bias)[0] == Completions(top=20, echo="echo", takes_ids=True, bias=bias)
-    named = found(names_ids=True, prompt_logprobs=True)[0]
-    assert named == Completions(top=20, echo="prompt_logprobs", takes_ids=True, names_ids=True)
+        assert found(bias=bias)[0] == CompletionCapabilities(top=20, echo="echo", accepts_ids=True, bias=bias)
+    named = found(reports_ids_on_request=True, prompt_logprobs=True)[0]
+    assert named == CompletionCapabilities(
+        top=20, echo="prompt_logprobs", accepts_ids=True, reports_ids_on_request=True
+    )
 
 
 def test_chats_are_told_from_completions(found: Callable[..., Any]) -> None:
     assert found()[1] is None
-    assert found(completions=False, chat=True)[:2] == (None, Chatting(top=20, continues=True))
-    assert found(chat=True, continues=False, most=5)[1] == Chatting(top=5, continues=False)
+    assert found(completions=False, chat=True)[:2] == (None, ChatCapabilities(top=20, continues=True))
+    assert found(chat=True, continues=False, most=5)[1] == ChatCapabilities(top=5, continues=False)
 
 
 def test_a_few_small_requests_are_enough(server: Callable[..., Any]) -> None:
@@ -65,7 +73,7 @@ def test_which_model_is_asked(server: Callable[..., Any]) -> None:
 
 def test_a_server_that_lists_no_models(server: Callable[..., Any]) -> None:
     url, _ = server(lists_models=False)
-    with pytest.raises(InputError, match=r"name the model on this server, as .*#NAME: it does not say which it has"):
+    with pytest.raises(InputError, match=r"name the model on this server, as .*#NAME: it does not list its models"):
         load_model(url)
     assert load_model(f"{url}#tiny").info["id"] == f"{url}#tiny"
     with pytest.raises(InputError, match=r"does not exist.*'other'"):
@@ -74,7 +82,7 @@ def test_a_server_that_lists_no_models(server: Callable[..., Any]) -> None:
 
 def test_a_server_without_log_probabilities(server: Callable[..., Any]) -> None:
     url, _ = server(completions=False)
-    with pytest.raises(ServerError, match="reports no log-probabilities, neither for completions nor for chats"):
+    with pytest.raises(ServerError, match="returns no log-probabilities, neither for completions nor for chats"):
         load_model(url)
 
 
@@ -91,5 +99,5 @@ def test_a_tokenizer_that_is_not_there(server: Callable[..., Any], name: str) ->
 
 
 def test_recovering_needs_a_server_that_can(server: Callable[..., Any]) -> None:
-    with pytest.raises(InputError, match="offers no way to recover exact values"):
+    with pytest.raises(InputError, match="cannot recover exact values"):
         load_model(server(echo=False)[0], recover=True)

@@ -36,7 +36,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str
 def test_explaining_evaluating_and_comparing(
     server: Callable[..., Any], run: Callable[..., Any], truth: Truth, tmp_path: Path
 ) -> None:
-    url, app = server(names_ids=True)
+    url, app = server(reports_ids_on_request=True)
     options = ["--tokenizer", truth.folder, "--cache", tmp_path / "replies.sqlite", "--concurrency", "2"]
     file = tmp_path / "why.json"
     explain = ["explain", PROMPT, "--model", f"{url}/v1#tiny", *options, *QUICK, "--probes", "16", "--json", file]
@@ -89,20 +89,26 @@ def test_a_dry_run_of_a_local_model(run: Callable[..., Any], tiny_folder: Path) 
 
 
 def test_a_long_run_is_announced(
-    server: Callable[..., Any], run: Callable[..., Any], truth: Truth, monkeypatch: pytest.MonkeyPatch
+    server: Callable[..., Any],
+    run: Callable[..., Any],
+    truth: Truth,
+    messages: list[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     words = ["explain", PROMPT, "--model", server()[0], "--tokenizer", truth.folder, "--target", " the"]
     words += ["--replacer", "self", "--probes", "16"]
     monkeypatch.setattr("reagent.cli.dry_run.LONG", 18)
-    code, _, err = run(*words)
+    code, _, _ = run(*words)
     assert code == 0
-    assert err.startswith("reagent: at most 18 requests with ")
+    assert messages[-1].startswith("at most 18 requests with ")
+    messages.clear()
     monkeypatch.setattr("reagent.cli.dry_run.LONG", 19)
-    assert run(*words)[2] == ""
+    assert run(*words)[0] == 0
+    assert messages == []
 
 
 def test_what_a_server_can_do_as_a_table(server: Callable[..., Any], run: Callable[..., Any]) -> None:
-    code, out, _ = run("models", "inspect", server(bias="biased", names_ids=True, chat=True)[0])
+    code, out, _ = run("models", "inspect", server(bias="biased", reports_ids_on_request=True, chat=True)[0])
     assert code == 0
     table = {line[: out.index("http://")].strip(): line[out.index("http://") :] for line in out.splitlines()}
     assert table["model"] == "tiny"
@@ -110,11 +116,11 @@ def test_what_a_server_can_do_as_a_table(server: Callable[..., Any], run: Callab
     assert table["prompts as token ids"] == "yes"
     assert table["top log-probabilities"] == "20"
     assert table["tokens (/tokenize)"] == "yes"
-    assert table["token ids in replies"] == "on request"
-    assert table["chat"] == "yes, top 20; continues an answer that is begun"
+    assert table["token ids in responses"] == "on request"
+    assert table["chat"] == "yes, top 20; continues an unfinished answer"
     code, out, _ = run("models", "inspect", server(completions=False, chat=True, continues=False, tokenize=None)[0])
     assert code == 0
-    assert "only the first token of an answer can be scored" in out
+    assert "scores only the first token of an answer" in out
     assert "words are explained" in out
 
 
@@ -124,7 +130,7 @@ def test_what_a_server_can_do_as_a_table(server: Callable[..., Any], run: Callab
         (["--concurrency", "0"], 2, "concurrency of a server must be a whole number"),
         (["--server", "top"], 2, "--server takes NAME=VALUE"),
         (["--server", "colour=red"], 2, "has no option 'colour'"),
-        (["--device", "cpu"], 2, "a server chooses its device by itself"),
+        (["--device", "cpu"], 2, "a server has its own device"),
         ([], 1, "cannot be reached"),
     ],
 )

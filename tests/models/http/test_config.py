@@ -8,7 +8,7 @@ import pytest
 from models.http.servers import a_port_where_nobody_listens
 from reagent import load_model
 from reagent.errors import InputError, ReagentError, ServerError
-from reagent.models.http.config import Address
+from reagent.models.http.config import ServerAddress
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from reagent.models.http.config import Address
     ],
 )
 def test_addresses(url: str, root: str, api: str, model: str | None) -> None:
-    assert Address.of(url) == Address(root, api, model)
+    assert ServerAddress.parse(url) == ServerAddress(root, api, model)
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_bad_addresses_are_one_line_without_secrets(url: str, message: str) -> N
         ({"timeout": -1}, "timeout of a server must be"),
         ({"retries": 1.5}, "retries of a server must be a whole number"),
         ({"colour": 1}, "has no option 'colour'. It has: tokenizer, cache, concurrency, rate"),
-        ({"device": "cpu"}, "a server chooses its device by itself"),
-        ({"revision": "main"}, "a server chooses its revision by itself"),
+        ({"device": "cpu"}, "a server has its own device"),
+        ({"revision": "main"}, "a server has its own revision"),
     ],
 )
 def test_bad_options_are_found_before_anything_is_asked(options: dict[str, object], message: str) -> None:
@@ -74,7 +74,9 @@ def test_a_server_that_is_not_there_is_one_line_at_once() -> None:
 
 
 def test_where_the_key_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    here, safe, open_air = (Address.of(url) for url in ("http://localhost:1", "https://h", "http://192.168.0.7"))
+    here, safe, open_air = (
+        ServerAddress.parse(url) for url in ("http://localhost:1", "https://h", "http://192.168.0.7")
+    )
     assert [address.key() for address in (here, safe, open_air)] == [None] * 3
     monkeypatch.setenv("OPENAI_API_KEY", "sk-theirs")
     assert [address.key() for address in (here, safe, open_air)] == ["sk-theirs", "sk-theirs", None]

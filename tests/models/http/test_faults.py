@@ -29,7 +29,7 @@ from models.http.servers import (
     with_nan,
 )
 from reagent.errors import ReagentError, ServerError
-from reagent.models.http.client import _Pace
+from reagent.models.http.client import _RateLimiter
 
 PROMPT = "My aunt moved to Japan to teach music."
 QUICK: dict[str, Any] = {"max_new_tokens": 1, "replacer": "random", "probes": 16}
@@ -90,19 +90,19 @@ def test_a_stall_is_waited_for_and_then_tried_again(faulty: Callable[..., Any], 
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (dropped(), r"broke off the connection .*\(4 tries\)"),
-        (status(429), r"answered 429: on purpose \(4 tries\)"),
+        (dropped(), r"broke off the connection .*\(4 attempts\)"),
+        (status(429), r"answered 429: on purpose \(4 attempts\)"),
         (status(429, {"Retry-After": "9999"}), "asks to wait 9999 s: try again later"),
         (status(429, message="insufficient_quota"), "answered 429: insufficient_quota"),
-        (status(500), r"answered 500: on purpose \(4 tries\)"),
+        (status(500), r"answered 500: on purpose \(4 attempts\)"),
         (status(400, message="no such parameter"), "answered 400: no such parameter"),
-        (half_a_body(), r"broke off the connection .*\(4 tries\)"),
-        (not_json(), r"something that is not JSON \(4 tries\)"),
-        (with_nan(), "gave nan as a log-probability"),
-        (with_choices(0), "gave 0 choices where 1 was asked for"),
-        (with_choices(2), "gave 2 choices where 1 was asked for"),
-        (changed(lambda _: {"choices": [{"text": "x"}]}), "gave no log-probabilities"),
-        (changed(lambda _: ["hello"]), "has not the form of an OpenAI-compatible one"),
+        (half_a_body(), r"broke off the connection .*\(4 attempts\)"),
+        (not_json(), r"something that is not JSON \(4 attempts\)"),
+        (with_nan(), "returned nan as a log-probability"),
+        (with_choices(0), "returned 0 choices where 1 was requested"),
+        (with_choices(2), "returned 2 choices where 1 was requested"),
+        (changed(lambda _: {"choices": [{"text": "x"}]}), "returned no log-probabilities"),
+        (changed(lambda _: ["hello"]), "is not that of an OpenAI-compatible API"),
     ],
 )
 def test_what_does_not_pass_is_one_clear_line(faulty: Callable[..., Any], fault: Fault, message: str) -> None:
@@ -142,7 +142,7 @@ def test_a_server_that_goes_away_and_comes_back(truth: Truth, expected: reagent.
     with serving(app) as url:
         patient = reagent.load_model(url, tokenizer=str(truth.folder), backoff=0.05, retries=20)
         hasty = reagent.load_model(url, tokenizer=str(truth.folder), **BRISK)
-    with pytest.raises(ServerError, match=r"cannot be reached .*\(4 tries\)"):
+    with pytest.raises(ServerError, match=r"cannot be reached .*\(4 attempts\)"):
         reagent.explain(hasty, PROMPT, **QUICK)
     done = threading.Event()
 
@@ -204,7 +204,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_a_rate_spaces_requests(patience: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    pace = _Pace(50.0)
+    pace = _RateLimiter(50.0)
     monkeypatch.setattr("reagent.models.http.client.time.monotonic", lambda: 1000.0)
     for _ in range(4):
         pace.wait(Patience())  # type: ignore[arg-type]

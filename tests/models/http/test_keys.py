@@ -37,7 +37,7 @@ def test_the_key_is_sent_and_left_nowhere(
     why.to_html(tmp_path / "why.html")
     why.show()
     found.save(tmp_path / "found.json")
-    model.client.store.close()
+    model.client.responses.close()
     for path in tmp_path.iterdir():
         assert KEY.encode() not in path.read_bytes(), path
     printed = capsys.readouterr()

@@ -1,6 +1,7 @@
 """A model behind an API is the model itself, as far as the API lets one see."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ import reagent
 from models.http.conftest import Truth
 from reagent.errors import CapabilityError, InputError
 from reagent.explanation import Explanation
-from reagent.models.http.censoring import UNLISTED
 from reagent.models.http.model import HttpModel
+from reagent.models.http.scoring import UNLISTED
 
 PROMPT = "My aunt moved to Japan to teach music. She rents a small flat in the"
 QUICK: dict[str, Any] = {"max_new_tokens": 3, "replacer": "self", "probes": 24}
@@ -39,12 +40,25 @@ def connected(server: Callable[..., Any], truth: Truth) -> Callable[..., HttpMod
     return connect
 
 
+def test_options_may_be_numbers_of_numpy_and_paths(server: Callable[..., Any], truth: Truth) -> None:
+    options = {"concurrency": np.int64(2), "top": np.int64(5), "timeout": np.float32(20)}
+    model = reagent.load_model(server()[0], tokenizer=truth.folder, **options)
+    assert isinstance(truth.folder, Path)
+    assert model.info["top_logprobs"] == 5
+    assert len(model.case(PROMPT, max_new_tokens=2).output) == 2
+
+
 # --- the same explanation ---
 
 
 @pytest.mark.parametrize(
     "can",
-    [{}, {"names_ids": True}, {"names_ids": True, "prompt_logprobs": True}, {"tokenize": None}],
+    [
+        {},
+        {"reports_ids_on_request": True},
+        {"reports_ids_on_request": True, "prompt_logprobs": True},
+        {"tokenize": None},
+    ],
     ids=["echo", "ids", "prompt_logprobs", "local tokenizer"],
 )
 def test_through_an_echo_the_explanation_is_that_of_the_model_itself(
@@ -61,18 +75,18 @@ def test_through_an_echo_the_explanation_is_that_of_the_model_itself(
 
 def test_the_published_method_too(connected: Callable[..., HttpModel], truth: Truth) -> None:
     paper: dict[str, Any] = {"preset": "paper", "max_steps": 8, "runs": 2, "max_new_tokens": 2, "replacer": "self"}
-    for can in ({}, {"names_ids": True, "prompt_logprobs": True}):
+    for can in ({}, {"reports_ids_on_request": True, "prompt_logprobs": True}):
         why = reagent.explain(connected(**can), PROMPT, **paper)
         assert_same(why, reagent.explain(truth.local, PROMPT, **paper))
         assert why.cost.steps == reagent.explain(truth.local, PROMPT, **paper).cost.steps
 
 
 def test_other_questions_too(connected: Callable[..., HttpModel], truth: Truth) -> None:
-    model = connected(names_ids=True)
+    model = connected(reports_ids_on_request=True)
     for question in (
         {"target": " river and", "contrast": " river bank"},
-        {"target": " old town", "span": "old town"},
-        {"max_new_tokens": 1, "unit": "word"},
+        {"target": " old town", "target_span": "old town"},
+        {"max_new_tokens": 1, "units": "word"},
         {"max_new_tokens": 2, "method": "occlusion"},
     ):
         asked = {"replacer": "self", **question} | ({} if "method" in question else {"probes": 16})
@@ -132,7 +146,7 @@ def test_prompts_as_text_are_read_by_the_server_alone(connected: Callable[..., H
 def test_predictions_are_those_of_the_model(connected: Callable[..., HttpModel], truth: Truth) -> None:
     case = truth.local.case(PROMPT, target=" Tokyo")
     real = truth.local.predict(case.ids, 6)
-    for can in ({}, {"echo": False}, {"names_ids": True, "prompt_logprobs": True}):
+    for can in ({}, {"echo": False}, {"reports_ids_on_request": True, "prompt_logprobs": True}):
         told = connected(**can).predict(case.ids, 6)
         np.testing.assert_array_equal(told.ids, real.ids)
         np.testing.assert_allclose(told.logprob, real.logprob, atol=1e-4)
@@ -167,11 +181,9 @@ def test_tokens_by_their_text_where_only_an_echo_tells_them(connected: Callable[
     )
 
 
-def test_words_where_nobody_tells_the_tokens(
-    connected: Callable[..., HttpModel], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_words_where_nobody_tells_the_tokens(connected: Callable[..., HttpModel], messages: list[str]) -> None:
     model = connected(tokenizer=False, tokenize=None, echo=False)
-    assert "is explained by words" in capsys.readouterr().err
+    assert "words are explained" in messages[-1]
     assert str(model.info["tokens"]).startswith("words")
     why = reagent.explain(model, PROMPT, **QUICK)
     assert [t.text for t in why.input][:6] == ["My", " aunt", " moved", " to", " Japan", " to"]
@@ -195,16 +207,16 @@ def test_a_prompt_on_a_server_that_only_chats(connected: Callable[..., HttpModel
 
 
 def test_a_chat_that_does_not_go_on_has_its_first_token_explained(
-    connected: Callable[..., HttpModel], capsys: pytest.CaptureFixture[str]
+    connected: Callable[..., HttpModel], messages: list[str]
 ) -> None:
     model = connected(tokenizer=False, completions=False, chat=True, continues=False)
-    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where is the flat?"}]
-    why = reagent.explain(model, messages, max_new_tokens=3, replacer="self", probes=8)
+    chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where is the flat?"}]
+    why = reagent.explain(model, chat, max_new_tokens=3, replacer="self", probes=8)
     assert len(why.output) == 1
-    assert "only its first token is explained" in capsys.readouterr().err
+    assert "only its first token is explained" in messages[-1]
     assert [why.prompt[m.start : m.end] for m in why.messages] == ["Be brief.", "Where is the flat?"]
-    with pytest.raises(InputError, match="only the first token of one can be asked for: give"):
-        model.chat(messages, target=why.completion + " and more")
+    with pytest.raises(InputError, match="only its first token can be scored: give"):
+        model.chat(chat, target=why.completion + " and more")
 
 
 def test_what_the_chat_is_sent(server: Callable[..., Any]) -> None:

@@ -1,4 +1,4 @@
-"""What a server can do, found out with a few small requests and remembered for the run."""
+"""The capabilities of a server, detected with a few small requests."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -6,27 +6,29 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reagent.errors import InputError, ServerError, UnknownNameError
+from reagent.models.base import Meter
 from reagent.models.http.client import Client, RequestRejectedError
-from reagent.models.http.responses import Listed, Reply, read, read_with_logprobs
-from reagent.models.http.tokenizers import read_tokens, tokenize_request
+from reagent.models.http.config import ServerAddress, ServerOptions
+from reagent.models.http.responses import ParsedResponse, TokenLogprob, parse_response, parse_with_logprobs
+from reagent.models.http.tokenizers import load_tokenizer, parse_tokens, tokenize_request
 
 TEXT = "The sun rises in the east and sets in the"
 QUESTION = "Which is larger, the sun or the moon?"
-FEWER = (20, 5, 1)  # log-probabilities that a server may allow where it does not allow more
-SAME = 0.3  # nats by which two answers to one question may differ: servers round, and batch
-NOT_THERE = (404, 405, 501)
+FEWER = (20, 5, 1)  # numbers of log-probabilities to try if the server rejects more
+TOLERANCE = 0.3  # nats by which two responses to one request may differ, because of rounding and batching
+NOT_FOUND = (404, 405, 501)
 _SHOWN = 12  # models to name in an error
 
 
 @dataclass(frozen=True)
-class Server:
-    """The model that is asked, and what the server tells about it."""
+class ServerInfo:
+    """The model on the server, and what the server reports about it."""
 
     model: str
     models: tuple[str, ...] = ()
-    context: int | None = None  # tokens that it reads at most
-    vocabulary: int | None = None  # how many tokens it knows
-    ids: tuple[int, ...] = ()  # of TEXT, by its own /tokenize; none where it has none
+    context: int | None = None  # the largest number of tokens
+    vocabulary: int | None = None  # the number of tokens
+    ids: tuple[int, ...] = ()  # of TEXT, from its /tokenize; empty without one
 
     @property
     def tokenizes(self) -> bool:
@@ -34,134 +36,138 @@ class Server:
 
 
 @dataclass(frozen=True)
-class Completions:
-    """What /completions can do."""
+class CompletionCapabilities:
+    """The capabilities of /completions."""
 
-    top: int  # likeliest tokens that it lists, of those asked for
+    top: int  # how many of the requested likeliest tokens it lists
     echo: str = ""  # how it reports log-probabilities of the prompt: echo, prompt_logprobs, or not at all
-    takes_ids: bool = False  # whether a prompt may be token ids, and means the same as the text
-    misread: bool = False  # whether it takes them, but reads another text: they are of another tokenizer
-    tells_ids: bool = False  # whether a reply tells the ids of its tokens
-    names_ids: bool = False  # whether it does so when asked in vLLM's words
-    bias: str = ""  # what logit_bias does: reports after it (biased), reports as before it (unbiased), nothing
+    accepts_ids: bool = False  # whether a prompt may be token ids, with the same result as the text
+    wrong_tokenizer: bool = False  # whether ids are accepted, but give another result: they are of another tokenizer
+    reports_ids: bool = False  # whether a response has the ids of its tokens
+    reports_ids_on_request: bool = False  # whether it does with vLLM's return_tokens_as_token_ids
+    bias: str = ""  # whether reported values include a logit_bias (biased) or not (unbiased); empty if there is none
 
 
 @dataclass(frozen=True)
-class Chatting:
-    """What /chat/completions can do."""
+class ChatCapabilities:
+    """The capabilities of /chat/completions."""
 
     top: int
-    continues: bool  # whether a message of the assistant that is begun is continued
+    continues: bool  # whether the server continues an unfinished message of the assistant
     limit: str = "max_tokens"
 
 
-def find_server(client: Client) -> Server:
-    """Which model to ask: the one that was named, or the only one."""
+def detect_server(client: Client) -> ServerInfo:
+    """The model that was named, or the only one on the server."""
     name = client.address.model
     try:
         listed = client.get("models")
         entries: dict[str, Mapping[str, Any]] = {str(entry["id"]): entry for entry in listed["data"]}
         names = {alias: entry for entry in entries.values() for alias in entry.get("aliases") or ()} | entries
     except RequestRejectedError as error:
-        if error.status not in NOT_THERE:
+        if error.status not in NOT_FOUND:
             raise
         entries = names = {}
     except (KeyError, TypeError, AttributeError) as error:
-        raise ServerError(f"{client.address.api} is no OpenAI-compatible API: its list of models is none") from error
+        raise ServerError(
+            f"{client.address.api} is not an OpenAI-compatible API: it returned no list of models"
+        ) from error
     if name is None and len(entries) != 1:
-        known = ", ".join([*list(entries)[:_SHOWN], *(["…"] if len(entries) > _SHOWN else [])])
-        told = f"it has {known}" if entries else "it does not say which it has"
-        raise InputError(f"name the model on this server, as {client.address.root}#NAME: {told}")
+        shown = ", ".join([*list(entries)[:_SHOWN], *(["…"] if len(entries) > _SHOWN else [])])
+        available = f"it has {shown}" if entries else "it does not list its models"
+        raise InputError(f"name the model on this server, as {client.address.root}#NAME: {available}")
     if name is not None and names and name not in names:
         raise UnknownNameError(f"model on {client.address.root}", name, list(entries)[:_SHOWN])
     chosen = name or next(iter(entries))
     entry = names.get(chosen, {})
     meta = entry.get("meta") or {}
-    return Server(
+    return ServerInfo(
         model=chosen,
         models=tuple(entries),
         context=entry.get("max_model_len") or meta.get("n_ctx"),
         vocabulary=meta.get("n_vocab"),
-        ids=_ids_of(client, chosen),
+        ids=_tokenize_text(client, chosen),
     )
 
 
-def _ids_of(client: Client, model: str) -> tuple[int, ...]:
+def _tokenize_text(client: Client, model: str) -> tuple[int, ...]:
     try:
         data = client.post("/tokenize", tokenize_request(model, TEXT, True))
     except RequestRejectedError:
         return ()
     try:
-        return tuple(token for token, _ in read_tokens(data))
+        return tuple(token for token, _ in parse_tokens(data))
     except ServerError:
         return ()
 
 
-def find_completions(
-    client: Client, model: str, ids: Sequence[int], id_of: Callable[[Listed], int | None], bias: bool
-) -> Completions | None:
-    """What /completions can do; None where there is none, or none that reports log-probabilities.
+def detect_completions(
+    client: Client, model: str, ids: Sequence[int], id_of: Callable[[TokenLogprob], int | None], bias: bool
+) -> CompletionCapabilities | None:
+    """The capabilities of /completions; None if the server has no such endpoint, or one without log-probabilities.
 
-    `ids` are those of TEXT, by a tokenizer here or by the server; `id_of` is that tokenizer's word for a listed token.
+    `ids` are those of TEXT, from a local tokenizer or from the server; `id_of` finds the id of a listed token.
     """
     body = {"model": model, "prompt": TEXT, "max_tokens": 1, "temperature": 0}
-    found = _with_most_logprobs(client, "completions", body, lambda k: {"logprobs": k})
-    if found is None:
+    first = _request_most_logprobs(client, "completions", body, lambda k: {"logprobs": k})
+    if first is None:
         return None
-    k, plain = found
+    k, plain = first
     body |= {"logprobs": k}
-    able = Completions(top=min(k, len(plain.places[0].top)), tells_ids=plain.places[0].top[0].id is not None)
-    able = _find_echo(client, body, able)
+    top = plain.positions[0].top
+    capabilities = CompletionCapabilities(top=min(k, len(top)), reports_ids=top[0].id is not None)
+    capabilities = _detect_echo(client, body, capabilities)
     if ids:
-        reply = _try(client, body | {"prompt": list(ids)})
-        same = reply is not None and _close(reply.places[0].top, plain.places[0].top)
-        able = replace(able, takes_ids=same, misread=reply is not None and not same)
-    return replace(able, bias=_find_bias(client, body, plain, id_of)) if bias else able
+        response = _try(client, body | {"prompt": list(ids)})
+        same = response is not None and _agree(response.positions[0].top, top)
+        capabilities = replace(capabilities, accepts_ids=same, wrong_tokenizer=response is not None and not same)
+    return replace(capabilities, bias=_detect_bias(client, body, plain, id_of)) if bias else capabilities
 
 
-def find_chat(client: Client, model: str) -> Chatting | None:
-    """What /chat/completions can do; None where there is none, or none that reports log-probabilities."""
+def detect_chat(client: Client, model: str) -> ChatCapabilities | None:
+    """The capabilities of /chat/completions; None as in `detect_completions`."""
     question = {"role": "user", "content": QUESTION}
     body = {"model": model, "messages": [question], "temperature": 0, "logprobs": True}
     for limit in ("max_tokens", "max_completion_tokens"):
         path = "chat/completions"
         try:
-            found = _with_most_logprobs(client, path, body | {limit: 2}, lambda k: {"top_logprobs": k})
+            result = _request_most_logprobs(client, path, body | {limit: 2}, lambda k: {"top_logprobs": k})
         except RequestRejectedError as error:
             if limit in str(error) and limit == "max_tokens":
                 continue
             raise
-        if found is None:
+        if result is None:
             return None
-        k, reply = found
-        begun = {"role": "assistant", "content": reply.places[0].text}
-        more = {"messages": [question, begun], "add_generation_prompt": False, "continue_final_message": True}
+        k, response = result
+        unfinished = {"role": "assistant", "content": response.positions[0].text}
+        more = {"messages": [question, unfinished], "add_generation_prompt": False, "continue_final_message": True}
         again = _try(client, body | {limit: 1, "top_logprobs": k} | more, path)
-        continues = len(reply.places) > 1 and again is not None and _close(again.places[0].top, reply.places[1].top)
-        return Chatting(min(k, len(reply.places[0].top)), continues, limit)
+        first, *later = response.positions
+        continues = bool(later) and again is not None and _agree(again.positions[0].top, later[0].top)
+        return ChatCapabilities(min(k, len(first.top)), continues, limit)
     return None
 
 
-def _with_most_logprobs(
-    client: Client, path: str, body: Mapping[str, Any], wanted: Callable[[int], dict[str, Any]]
-) -> tuple[int, Reply] | None:
-    """Ask for as many log-probabilities as were chosen, and for fewer where that is refused."""
-    refusal: RequestRejectedError | None = None
-    for k in _fewer(client.connection.top):
+def _request_most_logprobs(
+    client: Client, path: str, body: Mapping[str, Any], parameters: Callable[[int], dict[str, Any]]
+) -> tuple[int, ParsedResponse] | None:
+    """Request as many log-probabilities as `top` says, and fewer if the server rejects that."""
+    rejection: RequestRejectedError | None = None
+    for k in _fewer(client.options.top):
         try:
-            reply = read(client.post(path, {**body, **wanted(k)}))
+            response = parse_response(client.post(path, {**body, **parameters(k)}))
         except RequestRejectedError as error:
-            if error.status in NOT_THERE:
+            if error.status in NOT_FOUND:
                 if "model" in str(error).lower() and client.address.model:
-                    raise InputError(f"{error} (the model asked for is {client.address.model!r})") from error
+                    raise InputError(f"{error} (the requested model is {client.address.model!r})") from error
                 return None
             if error.status in (401, 403) or error.status >= 429:
                 raise
-            refusal = error
+            rejection = error
             continue
-        return (k, reply) if reply.places and reply.places[0].top else None
-    assert refusal is not None
-    raise refusal
+        return (k, response) if response.positions and response.positions[0].top else None
+    assert rejection is not None
+    raise rejection
 
 
 def _fewer(top: int) -> Iterator[int]:
@@ -169,57 +175,126 @@ def _fewer(top: int) -> Iterator[int]:
     yield from (k for k in FEWER if k < top)
 
 
-def _find_echo(client: Client, body: Mapping[str, Any], able: Completions) -> Completions:
-    """Whether log-probabilities of the prompt are reported, and in which words they must be asked for."""
+def _detect_echo(
+    client: Client, body: Mapping[str, Any], capabilities: CompletionCapabilities
+) -> CompletionCapabilities:
+    """Whether log-probabilities of the prompt are reported, and which parameter requests them."""
     extra = {"prompt_logprobs": 1, "return_tokens_as_token_ids": True}
-    reply = _try(client, {**body, "echo": True, **extra}) or _try(client, {**body, "echo": True})
-    if reply is None:
-        return able
-    last = reply.places[-1].top if reply.places else ()
-    if not able.tells_ids and any(entry.id is not None for entry in last):
-        # Listed by their text, tokens with one spelling are listed as one.
-        able = replace(able, names_ids=True, top=min(int(body["logprobs"]), len(last)))
-    if len(reply.prompt) > 1:
-        return replace(able, echo="prompt_logprobs")
-    told = sum(place.own is not None for place in reply.places)
-    return replace(able, echo="echo" if told > 2 else "")
+    response = _try(client, {**body, "echo": True, **extra}) or _try(client, {**body, "echo": True})
+    if response is None:
+        return capabilities
+    last = response.positions[-1].top if response.positions else ()
+    if not capabilities.reports_ids and any(entry.id is not None for entry in last):
+        # Without ids, tokens with the same text are listed as one.
+        capabilities = replace(capabilities, reports_ids_on_request=True, top=min(int(body["logprobs"]), len(last)))
+    if len(response.prompt_positions) > 1:
+        return replace(capabilities, echo="prompt_logprobs")
+    reported = sum(position.actual is not None for position in response.positions)
+    return replace(capabilities, echo="echo" if reported > 2 else "")
 
 
-def _find_bias(client: Client, body: Mapping[str, Any], plain: Reply, id_of: Callable[[Listed], int | None]) -> str:
-    """Raise the second of the list so far that it must be chosen, and look at what is reported of it."""
-    top = plain.places[0].top
+def _detect_bias(
+    client: Client, body: Mapping[str, Any], plain: ParsedResponse, id_of: Callable[[TokenLogprob], int | None]
+) -> str:
+    """Raise the logit of the second token so far that it must be chosen, and compare its reported value."""
+    top = plain.positions[0].top
     if len(top) < 2 or (token := id_of(top[1])) is None:
         return ""
     lift = 2 + top[0].logprob - top[1].logprob
-    reply = _try(client, {**body, "logit_bias": {str(token): lift}})
-    if reply is None:
+    response = _try(client, {**body, "logit_bias": {str(token): lift}})
+    if response is None:
         return ""
-    place = reply.places[0]
-    listed = next((e for e in (*place.top, place.own) if e and (e.id, e.text) == (top[1].id, top[1].text)), None)
+    position = response.positions[0]
+    second = (top[1].id, top[1].text)
+    listed = next((e for e in (*position.top, position.actual) if e and (e.id, e.text) == second), None)
     if listed is None:
         return ""
     p = math.exp(top[1].logprob)
     raised = top[1].logprob + lift - math.log1p(p * math.expm1(lift))
-    if abs(listed.logprob - raised) < SAME and raised - top[1].logprob > SAME:
+    if abs(listed.logprob - raised) < TOLERANCE and raised - top[1].logprob > TOLERANCE:
         return "biased"
-    chosen = place.own is not None and (place.own.id, place.own.text) == (top[1].id, top[1].text)
-    return "unbiased" if chosen and abs(listed.logprob - top[1].logprob) < SAME else ""
+    chosen = position.actual is not None and (position.actual.id, position.actual.text) == second
+    return "unbiased" if chosen and abs(listed.logprob - top[1].logprob) < TOLERANCE else ""
 
 
-def _try(client: Client, body: Mapping[str, Any], path: str = "completions") -> Reply | None:
-    """The reply, or nothing where the server does not take this."""
+def _try(client: Client, body: Mapping[str, Any], path: str = "completions") -> ParsedResponse | None:
+    """The response, or None if the server rejects the request."""
     try:
         data = client.post(path, body)
     except RequestRejectedError:
         return None
     try:
-        return read_with_logprobs(data)
+        return parse_with_logprobs(data)
     except ServerError:
         return None
 
 
-def _close(one: Sequence[Listed], two: Sequence[Listed]) -> bool:
-    """Whether two lists say the same of their likeliest tokens."""
+def _agree(one: Sequence[TokenLogprob], two: Sequence[TokenLogprob]) -> bool:
+    """Whether two lists agree on their likeliest token."""
     if not one or not two:
         return False
-    return one[0].text == two[0].text and abs(one[0].logprob - two[0].logprob) < SAME
+    return one[0].text == two[0].text and abs(one[0].logprob - two[0].logprob) < TOLERANCE
+
+
+# --- a readable summary: `reagent models inspect` ---
+
+_ECHO = {
+    "": "no: one request for each probe and target",
+    "echo": "yes (echo): one request for each probe",
+    "prompt_logprobs": "yes (prompt_logprobs, with ranks): one request for each probe",
+}
+_BIAS = {
+    "": "no, or the ids of its tokens are not known",
+    "biased": "yes, and reports log-probabilities after it",
+    "unbiased": "yes, and reports log-probabilities as before it",
+}
+_TRIED_IDS = (10, 20, 30)  # exist in every vocabulary
+
+
+def inspect_server(url: str, options: ServerOptions) -> list[tuple[str, str]]:
+    """The capabilities of a server as pairs of a label and a text."""
+    client = Client(ServerAddress.parse(url), options, Meter())
+    codec = None if options.tokenizer is None else load_tokenizer(options.tokenizer)
+    server = detect_server(client)
+    ids = server.ids if codec is None else codec.encode(TEXT, special=True)[0]
+    find_id = (lambda listed: listed.id) if codec is None else codec.find_id
+    completions = detect_completions(client, server.model, ids or _TRIED_IDS, find_id, bias=True)
+    chat = detect_chat(client, server.model)
+    client.close()
+    return [
+        ("server", client.address.api),
+        ("model", server.model),
+        *(
+            [("other models", ", ".join(m for m in server.models if m != server.model))]
+            if len(server.models) > 1
+            else []
+        ),
+        ("context", "not reported" if server.context is None else f"{server.context:,} tokens"),
+        ("tokens (/tokenize)", "yes" if server.tokenizes else "no: --tokenizer names one, else words are explained"),
+        *_describe_completions(server, completions),
+        *_describe_chat(chat),
+    ]
+
+
+def _describe_completions(server: ServerInfo, capabilities: CompletionCapabilities | None) -> list[tuple[str, str]]:
+    if capabilities is None:
+        return [("completions", "no, or without log-probabilities")]
+    ids = "yes" if capabilities.accepts_ids else "no"
+    reported = "on request" if capabilities.reports_ids_on_request else "no"
+    if capabilities.wrong_tokenizer:  # without a tokenizer, the tried ids are arbitrary
+        ids = "yes, but of another tokenizer" if server.tokenizes else "yes"
+    return [
+        ("completions", "yes"),
+        ("prompt log-probabilities", _ECHO[capabilities.echo]),
+        ("prompts as token ids", ids),
+        ("top log-probabilities", str(capabilities.top)),
+        ("token ids in responses", "yes" if capabilities.reports_ids else reported),
+        ("logit_bias", _BIAS[capabilities.bias]),
+    ]
+
+
+def _describe_chat(capabilities: ChatCapabilities | None) -> list[tuple[str, str]]:
+    if capabilities is None:
+        return [("chat", "no, or without log-probabilities")]
+    limit = "continues an unfinished answer" if capabilities.continues else "scores only the first token of an answer"
+    return [("chat", f"yes, top {capabilities.top}; {limit}")]

@@ -1,4 +1,4 @@
-"""The connection to a server: a pool, a pace, and patience with what may pass."""
+"""The connection to a server: connection pool, rate limit, retries, and a cache of responses."""
 
 import json
 import random
@@ -15,25 +15,25 @@ import httpx2
 
 from reagent.errors import ServerError
 from reagent.models.base import Meter
-from reagent.models.http.config import KEYS, Address, Connection
-from reagent.models.http.response_cache import Store
+from reagent.models.http.config import KEYS, ServerAddress, ServerOptions
+from reagent.models.http.response_cache import ResponseCache
 
-MAY_PASS = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
-LONGEST_BACKOFF = 30.0  # seconds between two tries
-LONGEST_WAIT = 120.0  # what a server may ask for; more than that is an error
+TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
+LONGEST_BACKOFF = 30.0  # seconds between two attempts
+LONGEST_WAIT = 120.0  # seconds that a server may ask to wait; more is an error
 T = TypeVar("T")
 
 
 class RequestRejectedError(ServerError):
-    """The server said no: at once where asking again would not help, else as often as it was asked."""
+    """The server rejected a request: at once if a retry cannot help, otherwise after the last retry."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
 
 
-class _MayPassError(Exception):
-    """What went wrong; where the server answered, its status, and how long it asks to wait."""
+class _TransientError(Exception):
+    """A failure that may pass; with the status of the response and the requested waiting time, if there are any."""
 
     def __init__(self, problem: str, status: int | None = None, pause: float | None = None) -> None:
         super().__init__(problem)
@@ -41,14 +41,14 @@ class _MayPassError(Exception):
 
 
 class Client:
-    """Asks one server, several questions at once if it may, and keeps every reply that was paid for."""
+    """Sends requests to one server, several at a time, and stores every response."""
 
-    def __init__(self, address: Address, connection: Connection, meter: Meter) -> None:
-        self.address, self.connection, self.meter = address, connection, meter
-        self.store = Store(connection.cache)
+    def __init__(self, address: ServerAddress, options: ServerOptions, meter: Meter) -> None:
+        self.address, self.options, self.meter = address, options, meter
+        self.responses = ResponseCache(options.cache)
         self._key = address.key()
-        self._pace = _Pace(connection.rate)
-        self._answered = False  # whether the server has said anything yet
+        self._limiter = _RateLimiter(options.rate)
+        self._answered = False  # whether the server has ever responded
         self._lock = Lock()
         self._pool: httpx2.Client | None = None
 
@@ -56,47 +56,48 @@ class Client:
         return self._send("GET", path, None, Event())
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """One question whose reply is not kept: what a server can do may change."""
+        """One request whose response is not stored, because the capabilities of a server may change."""
         return self._send("POST", path, body, Event())
 
-    def ask(
-        self, path: str, bodies: Sequence[Mapping[str, Any]], read: Callable[[Any], T], *, paid: bool = True
+    def request_all(
+        self, path: str, bodies: Sequence[Mapping[str, Any]], parse: Callable[[Any], T], *, counted: bool = True
     ) -> list[T]:
-        """The replies to all of `bodies`, each asked once, as `read` understands them.
+        """The parsed responses to all of `bodies`; equal bodies are sent once.
 
-        What could be read is kept at once: a failure loses only what is under way. `paid` requests are counted.
+        Every response is stored at once, so that a failure loses only the requests in flight. The meter counts
+        `counted` requests.
         """
         url, stop = self._url(path), Event()
-        keys = [Store.key(url, body) for body in bodies]
+        keys = [ResponseCache.request_key(url, body) for body in bodies]
 
         def one(key: str, body: Mapping[str, Any]) -> T:
-            kept = self.store.get(key)
-            if kept is not None:
-                return read(kept)
-            reply = self._send("POST", path, body, stop)
+            stored = self.responses.get(key)
+            if stored is not None:
+                return parse(stored)
+            response = self._send("POST", path, body, stop)
             with self._lock:
-                self.meter.requests += paid
-            found = read(reply)
-            self.store.put(key, reply)
-            return found
+                self.meter.requests += counted
+            parsed = parse(response)
+            self.responses.put(key, response)
+            return parsed
 
-        wanted = dict(zip(keys, bodies, strict=True))
-        found = dict(zip(wanted, self._together(one, list(wanted.items()), stop), strict=True))
-        return [found[key] for key in keys]
+        different = dict(zip(keys, bodies, strict=True))
+        results = dict(zip(different, self._run_all(one, list(different.items()), stop), strict=True))
+        return [results[key] for key in keys]
 
     def close(self) -> None:
-        """Let go of all connections; the next question opens new ones."""
+        """Close all connections; the next request opens new ones."""
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:
             pool.close()
 
-    def _together(self, one: Callable[..., T], jobs: Sequence[tuple[Any, ...]], stop: Event) -> list[T]:
-        """Do all jobs, several at once; the first failure ends it when what is under way has come in.
+    def _run_all(self, one: Callable[..., T], jobs: Sequence[tuple[Any, ...]], stop: Event) -> list[T]:
+        """Run all jobs, several at a time. After the first failure, the running jobs finish and no others start.
 
-        Threads of our own, which do not keep an interrupted program waiting, as those of a pool would.
+        Not a thread pool: its threads would keep an interrupted program waiting.
         """
-        if len(jobs) <= 1 or self.connection.concurrency == 1:
+        if len(jobs) <= 1 or self.options.concurrency == 1:
             return [one(*job) for job in jobs]
         todo, done = deque(enumerate(jobs)), SimpleQueue[tuple[int, T | Exception]]()
 
@@ -112,106 +113,108 @@ class Client:
                     stop.set()
                     done.put((i, error))
 
-        threads = [Thread(target=work, daemon=True) for _ in range(min(self.connection.concurrency, len(jobs)))]
+        threads = [Thread(target=work, daemon=True) for _ in range(min(self.options.concurrency, len(jobs)))]
         for thread in threads:
             thread.start()
-        found: dict[int, T] = {}
+        results: dict[int, T] = {}
         try:
-            while len(found) < len(jobs):
-                i, answer = done.get()
-                if isinstance(answer, Exception):
+            while len(results) < len(jobs):
+                i, result = done.get()
+                if isinstance(result, Exception):
                     for thread in threads:
                         thread.join()
-                    raise answer
-                found[i] = answer
+                    raise result
+                results[i] = result
         finally:
             stop.set()
-        return [found[i] for i in range(len(jobs))]
+        return [results[i] for i in range(len(jobs))]
 
     # --- one request ---
 
     def _send(self, method: str, path: str, body: Mapping[str, Any] | None, stop: Event) -> Any:
-        url, delay = self._url(path), self.connection.backoff
-        for left in reversed(range(self.connection.retries + 1)):
-            self._pace.wait(stop)
+        url, delay = self._url(path), self.options.backoff
+        for left in reversed(range(self.options.retries + 1)):
+            self._limiter.wait(stop)
             try:
                 return self._once(method, url, body)
-            except _MayPassError as trouble:
-                if trouble.pause is not None and left:
-                    self._pace.hold(trouble.pause)  # the server speaks to all of us
-                pause = delay * random.uniform(0.75, 1.25) if trouble.pause is None else trouble.pause
+            except _TransientError as failure:
+                if failure.pause is not None and left:
+                    self._limiter.hold(failure.pause)  # for all threads
+                pause = delay * random.uniform(0.75, 1.25) if failure.pause is None else failure.pause
                 if left == 0 or stop.wait(pause):
-                    raise self._failure(trouble) from trouble
+                    raise self._final_error(failure) from failure
                 delay = min(2 * delay, LONGEST_BACKOFF)
-        raise AssertionError("there is always a last try")
+        raise AssertionError("there is always a last attempt")
 
     def _once(self, method: str, url: str, body: Mapping[str, Any] | None) -> Any:
         try:
             response = self._http.request(method, url, json=body)
         except httpx2.TransportError as error:
-            problem = _in_words(error, self.connection.timeout)
+            problem = _describe(error, self.options.timeout)
             if isinstance(error, httpx2.ConnectError) and not self._answered:
                 raise ServerError(f"{self.address.api} {problem}; is it running, and is the address right?") from error
-            raise _MayPassError(problem) from error
+            raise _TransientError(problem) from error
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise ServerError(f"cannot ask {self.address.api}: {self._hidden(str(error))}") from error
+            raise ServerError(
+                f"cannot send a request to {self.address.api}: {self._without_key(str(error))}"
+            ) from error
         self._answered = True
         if response.is_success:
             try:
                 return response.json()
             except ValueError as error:
-                raise _MayPassError("answered with something that is not JSON") from error
-        status, problem = response.status_code, f"answered {response.status_code}: {self._said(response)}"
-        if status not in MAY_PASS or "insufficient_quota" in response.text:
+                raise _TransientError("returned something that is not JSON") from error
+        status, problem = response.status_code, f"answered {response.status_code}: {self._error_text(response)}"
+        if status not in TRANSIENT_STATUSES or "insufficient_quota" in response.text:
             raise RequestRejectedError(f"{self.address.api} {problem}{_hint(status)}", status)
         pause = _retry_after(response)
         if pause is not None and pause > LONGEST_WAIT:
             raise RequestRejectedError(
                 f"{self.address.api} {problem}; it asks to wait {pause:.0f} s: try again later", status
             )
-        raise _MayPassError(problem, status, pause)
+        raise _TransientError(problem, status, pause)
 
-    def _failure(self, trouble: _MayPassError) -> ServerError:
-        tries = self.connection.retries + 1
-        kept = "" if self.connection.cache is None else "; what was answered before is in the cache"
-        told = f"{self.address.api} {trouble} ({tries} {'try' if tries == 1 else 'tries'}){kept}"
-        return ServerError(told) if trouble.status is None else RequestRejectedError(told, trouble.status)
+    def _final_error(self, failure: _TransientError) -> ServerError:
+        attempts = self.options.retries + 1
+        stored = "" if self.options.cache is None else "; earlier responses are in the cache"
+        message = f"{self.address.api} {failure} ({attempts} {'attempt' if attempts == 1 else 'attempts'}){stored}"
+        return ServerError(message) if failure.status is None else RequestRejectedError(message, failure.status)
 
     @property
     def _http(self) -> httpx2.Client:
         with self._lock:
             if self._pool is None:
-                many = self.connection.concurrency
+                count = self.options.concurrency
                 self._pool = httpx2.Client(
-                    timeout=self.connection.timeout,
-                    limits=httpx2.Limits(max_connections=many, max_keepalive_connections=many),
+                    timeout=self.options.timeout,
+                    limits=httpx2.Limits(max_connections=count, max_keepalive_connections=count),
                     headers={} if self._key is None else {"Authorization": f"Bearer {self._key}"},
                 )
             return self._pool
 
     def _url(self, path: str) -> str:
-        """A path of the API, or with a leading slash of the server."""
+        """The URL of a path of the API, or of the server if it begins with a slash."""
         return self.address.root + path if path.startswith("/") else f"{self.address.api}/{path}"
 
-    def _said(self, response: httpx2.Response) -> str:
-        """The server's own words, in one line of bounded length, without the key if it repeats that."""
+    def _error_text(self, response: httpx2.Response) -> str:
+        """The error message of the server, in one line of bounded length and without the API key."""
         try:
-            said = response.json()
+            content = response.json()
             for name in ("error", "message", "detail"):
-                if isinstance(said, dict) and name in said:
-                    said = said[name]
-            text = said if isinstance(said, str) else json.dumps(said)
+                if isinstance(content, dict) and name in content:
+                    content = content[name]
+            text = content if isinstance(content, str) else json.dumps(content)
         except ValueError:
             text = response.text
-        text = " ".join(self._hidden(text).split()) or response.reason_phrase or "no reason given"
+        text = " ".join(self._without_key(text).split()) or response.reason_phrase or "no reason given"
         return text if len(text) <= 300 else text[:299] + "…"
 
-    def _hidden(self, text: str) -> str:
+    def _without_key(self, text: str) -> str:
         return text if self._key is None else text.replace(self._key, "***")
 
 
-class _Pace:
-    """At most so many requests per second, over all threads."""
+class _RateLimiter:
+    """Limits the requests per second of all threads together."""
 
     def __init__(self, rate: float | None) -> None:
         self.gap = 0.0 if rate is None else 1 / rate
@@ -231,7 +234,7 @@ class _Pace:
             self.next = max(self.next, time.monotonic() + seconds)
 
 
-def _in_words(error: httpx2.TransportError, timeout: float) -> str:
+def _describe(error: httpx2.TransportError, timeout: float) -> str:
     if isinstance(error, httpx2.TimeoutException):
         return f"did not answer within {timeout:g} s"
     if isinstance(error, httpx2.ConnectError):
@@ -240,7 +243,7 @@ def _in_words(error: httpx2.TransportError, timeout: float) -> str:
 
 
 def _retry_after(response: httpx2.Response) -> float | None:
-    """Seconds to wait, as the server says: a number or a date."""
+    """The seconds to wait that the server requests, as a number or a date."""
     value = response.headers.get("Retry-After", "").strip()
     if value.replace(".", "", 1).isdecimal():
         return float(value)

@@ -1,4 +1,4 @@
-"""Where a server is, and how to talk to it."""
+"""The address of a server, the key, and the options of the connection."""
 
 import os
 import re
@@ -14,18 +14,18 @@ KEYS = ("REAGENT_API_KEY", "OPENAI_API_KEY")
 
 
 @dataclass(frozen=True)
-class Connection:
-    """What a person may choose about a server."""
+class ServerOptions:
+    """The options of a model at a URL."""
 
-    tokenizer: str | None = None  # hub id, folder or embedded model, where the server does not tell its tokens
-    cache: str | Path | None = None  # a file that keeps replies, so that nothing is paid for twice
-    concurrency: int = 8  # requests under way at once
+    tokenizer: str | Path | None = None  # hub id, folder or bundled model; needed if the server has no /tokenize
+    cache: str | Path | None = None  # a file that stores responses, so that no request is paid for twice
+    concurrency: int = 8  # requests at the same time
     rate: float | None = None  # requests per second, at most
-    timeout: float = 60.0  # seconds to wait for a connection or for more of a reply
-    retries: int = 5  # of a request that failed in a way that may pass
-    backoff: float = 0.5  # seconds before the first of them; then twice as long each time
-    top: int = 20  # top log-probabilities to ask for; a server may give fewer
-    recover: bool = False  # exact values of targets below the top, by logit_bias: a few more requests for each
+    timeout: float = 60.0  # seconds to wait for a connection or for more of a response
+    retries: int = 5  # of a request that failed for a transient reason
+    backoff: float = 0.5  # seconds before the first retry; doubled each time
+    top: int = 20  # top log-probabilities to request; a server may return fewer
+    recover: bool = False  # recover exact values of unlisted targets by logit_bias, with a few more requests for each
 
     def __post_init__(self) -> None:
         owner = "a server"
@@ -39,19 +39,19 @@ class Connection:
 
 
 @dataclass(frozen=True)
-class Address:
-    """`root` is the server, `api` its OpenAI-compatible part; `model` is the name on it, if one was given."""
+class ServerAddress:
+    """`root` is the server, `api` its OpenAI-compatible part, `model` the name of a model on it, if given."""
 
     root: str
     api: str
     model: str | None = None
 
     @classmethod
-    def of(cls, url: str) -> "Address":
+    def parse(cls, url: str) -> "ServerAddress":
         """
-        >>> Address.of("http://localhost:8000#llama")
-        Address(root='http://localhost:8000', api='http://localhost:8000/v1', model='llama')
-        >>> Address.of("https://api.example.com/openai/v1/").root
+        >>> ServerAddress.parse("http://localhost:8000#llama")
+        ServerAddress(root='http://localhost:8000', api='http://localhost:8000/v1', model='llama')
+        >>> ServerAddress.parse("https://api.example.com/openai/v1/").root
         'https://api.example.com/openai'
         """
         try:
@@ -60,7 +60,7 @@ class Address:
         except ValueError as error:
             raise InputError(f"the server's address is not a URL: {error}; {_FORM}") from error
         if parts.username is not None or parts.password is not None or parts.query:
-            # Not repeated here: it may be a secret.
+            # The message does not repeat it: it may be a secret.
             raise InputError(
                 f"the server's address must hold no user name, no password and no query: {_FORM}, "
                 f"and a key in the environment ({' or '.join(KEYS)})"
@@ -73,12 +73,12 @@ class Address:
         return cls(root, root + (versioned.group() if versioned else "/v1"), parts.fragment or None)
 
     def key(self) -> str | None:
-        """The API key, from the environment and from nowhere else.
+        """The API key, which is read from the environment only.
 
-        OPENAI_API_KEY goes only where it cannot be overheard: through TLS, or to this machine.
+        OPENAI_API_KEY is sent only through TLS or to this machine.
         """
         parts = urlsplit(self.root)
-        names = KEYS if parts.scheme == "https" or _is_here(parts) else KEYS[:1]
+        names = KEYS if parts.scheme == "https" or _is_loopback(parts) else KEYS[:1]
         key = next((value for name in names if (value := os.environ.get(name, "").strip())), None)
         if key is not None and not (key.isascii() and key.isprintable()):
             raise InputError(f"the key in {' or '.join(names)} has characters that cannot be sent: set it again")
@@ -88,7 +88,7 @@ class Address:
 _FORM = "give it as http(s)://host[:port][/v1][#model]"
 
 
-def _is_here(parts: SplitResult) -> bool:
+def _is_loopback(parts: SplitResult) -> bool:
     try:
         return ip_address(parts.hostname or "").is_loopback
     except ValueError:

@@ -1,5 +1,6 @@
 """A model of which only probabilities are visible, behind an OpenAI-compatible API."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -10,70 +11,74 @@ from reagent.case import Case, Ids, TargetScores
 from reagent.errors import EmptyGenerationError, InputError
 from reagent.explanation import Message, Token
 from reagent.models.base import Meter, Predictions
-from reagent.models.cache import say
-from reagent.models.chat import Chat, check_target, render
-from reagent.models.http.capabilities import TEXT, Server, find_completions, find_server
+from reagent.models.chat import Chat, check_target, render_chat
+from reagent.models.http.capabilities import TEXT, ServerInfo, detect_completions, detect_server
 from reagent.models.http.client import Client
-from reagent.models.http.config import Address, Connection
-from reagent.models.http.endpoints import Endpoint, chatting, completing
-from reagent.models.http.forms import Conversation
-from reagent.models.http.responses import read_with_logprobs
+from reagent.models.http.config import ServerAddress, ServerOptions
+from reagent.models.http.endpoints import ChatFormat, Endpoint, make_chat_endpoint, make_completion_endpoint
+from reagent.models.http.responses import parse_with_logprobs
 from reagent.models.http.scoring import EchoScorer, NextTokenScorer
 from reagent.models.http.tokenizers import LocalCodec, load_tokenizer
-from reagent.models.http.vocabulary import Pieces
-from reagent.models.tokenization import read_chat
+from reagent.models.http.vocabulary import TextVocabulary
+from reagent.models.tokenization import tokenize_chat
 from reagent.segmentation import split_words
 
-BETWEEN = "\n\n"  # the messages of a chat, in the text that is shown
-_NEVER = -100.0  # log-probability of a proposal that is none
-_SPARE = 4  # more predictions than were asked for, since special tokens go
+logger = logging.getLogger(__name__)
+
+SEPARATOR = "\n\n"  # between the messages of a chat, in the text that is shown
+_IMPOSSIBLE = -100.0  # log-probability of a missing prediction
+_SPARE = 4  # predictions requested in addition, since special tokens are dropped
 
 
-def connect(url: str, connection: Connection) -> "HttpModel":
-    """Find out what the server can do, and what its tokens are."""
-    client = Client(Address.of(url), connection, Meter())
-    codec = None if connection.tokenizer is None else load_tokenizer(connection.tokenizer)
-    server = find_server(client)
+def connect(url: str, options: ServerOptions) -> "HttpModel":
+    """Detect the capabilities of the server, and choose the vocabulary."""
+    client = Client(ServerAddress.parse(url), options, Meter())
+    codec = None if options.tokenizer is None else load_tokenizer(options.tokenizer)
+    server = detect_server(client)
     ids = list(server.ids) if codec is None else codec.encode(TEXT, special=True)[0]
-    learn = (lambda listed: listed.id) if codec is None else codec.learn
-    able = find_completions(client, server.model, ids, learn, bias=connection.recover)
-    others = codec is not None and server.tokenizes and ids != list(server.ids)
-    if others or (codec is not None and able is not None and able.misread):
+    find_id = (lambda listed: listed.id) if codec is None else codec.find_id
+    capabilities = detect_completions(client, server.model, ids, find_id, bias=options.recover)
+    wrong_ids = server.tokenizes and ids != list(server.ids)
+    if codec is not None and (wrong_ids or (capabilities is not None and capabilities.wrong_tokenizer)):
         raise InputError(
-            f"the tokenizer {connection.tokenizer!r} is not that of {server.model!r} on {client.address.root}: "
-            "the server cuts text into other tokens; give the model's own"
+            f"the tokenizer {options.tokenizer!r} is not that of {server.model!r} on {client.address.root}: "
+            "the server splits text into other tokens; give the tokenizer of the model"
         )
-    if connection.recover and (able is None or not able.bias or (codec is None and not server.tokenizes)):
+    knows_ids = codec is not None or server.tokenizes
+    if options.recover and (capabilities is None or not capabilities.bias or not knows_ids):
         raise InputError(
-            f"{client.address.root} offers no way to recover exact values: it takes no logit_bias, or nobody tells "
-            "the ids of its tokens; leave out recover, or give --tokenizer"
+            f"{client.address.root} cannot recover exact values: it takes no logit_bias, or the ids of its tokens "
+            "are not known; leave out recover, or give --tokenizer"
         )
-    return HttpModel(client, server, codec, None if able is None else completing(client, server, able, codec))
+    completions = None if capabilities is None else make_completion_endpoint(client, server, capabilities, codec)
+    return HttpModel(client, server, codec, completions)
 
 
 class HttpModel:
-    """Completions where the server has them; chats by the tokenizer's template, or else by the chat endpoint."""
+    """A model on a server: completions if the server has them, chats by the chat template or by the chat endpoint."""
 
-    def __init__(self, client: Client, server: Server, codec: LocalCodec | None, text: Endpoint | None) -> None:
-        self.client, self.server, self.codec, self.text = client, server, codec, text
+    def __init__(
+        self, client: Client, server: ServerInfo, codec: LocalCodec | None, completions: Endpoint | None
+    ) -> None:
+        self.client, self.server, self.codec, self.completions = client, server, codec, completions
         self.meter = client.meter
-        self._chatting: Endpoint | None = None
-        self._latest = text if text is not None else self._chat_part()
+        self._chats: Endpoint | None = None
+        self._latest = completions if completions is not None else self._chat_endpoint()
 
     @property
     def info(self) -> Mapping[str, Any]:
-        way = self._latest.way
-        how = f"{way.by} of the prompt" if isinstance(way, EchoScorer) else "next token"
-        at = "http chat" if isinstance(self._latest.form, Conversation) else "http"
-        known = {
+        scorer = self._latest.scorer
+        how = f"{scorer.parameter} of the prompt" if isinstance(scorer, EchoScorer) else "next token"
+        at = "http chat" if isinstance(self._latest.request_format, ChatFormat) else "http"
+        info = {
             "id": f"{self.client.address.api.removesuffix('/v1')}#{self.server.model}",
             "revision": None,
             "dtype": None,
             "backend": f"{at} ({how})",
-            "tokens": self._latest.vocabulary.about,
-            "top_logprobs": way.top,
+            "tokens": self._latest.vocabulary.description,
+            "top_logprobs": scorer.top,
         }
-        return known | ({"recover": True} if isinstance(way, NextTokenScorer) and way.bias else {})
+        return info | ({"recover": True} if isinstance(scorer, NextTokenScorer) and scorer.bias else {})
 
     @property
     def ordinary_ids(self) -> Ids:
@@ -86,70 +91,79 @@ class HttpModel:
     # --- text to tokens ---
 
     def case(self, prompt: str, target: str | None = None, max_new_tokens: int = 10) -> Case:
-        part, source, special = self._read(prompt)
-        return self._case(part, prompt, source, special, target, max_new_tokens)
+        endpoint, source, special = self._tokenize(prompt)
+        return self._case(endpoint, prompt, source, special, target, max_new_tokens)
 
     def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
-        part, text, source, places, special = self._read_chat(messages, target)
-        return replace(self._case(part, text, source, special, target, max_new_tokens), messages=places)
+        endpoint, text, source, rendered, special = self._tokenize_chat(messages, target)
+        return replace(self._case(endpoint, text, source, special, target, max_new_tokens), messages=rendered)
 
-    def outline(self, prompt: str | Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
-        """The case as far as it is known without a paid request: the output is as long as it may become."""
+    def preview_case(self, prompt: str | Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
+        """The case without a generation request: the output has its largest possible length."""
         if isinstance(prompt, str):
-            text, (part, source, special) = prompt, self._read(prompt)
+            text, (endpoint, source, special) = prompt, self._tokenize(prompt)
         else:
-            part, text, source, _, special = self._read_chat(prompt, None)
+            endpoint, text, source, _, special = self._tokenize_chat(prompt, None)
         ids = [i for token in source for i in token.ids]
         if target is None:
-            length = 1 if part.first_only else max_new_tokens
+            length = 1 if endpoint.first_only else max_new_tokens
             return Case(text, "…" * length, source, tuple(Token((ids[-1],), "…", i, i + 1) for i in range(length)))
-        if isinstance(part.vocabulary, Pieces):
-            return Case(text, target, source, part.vocabulary.in_a_row([target[a:b] for a, b in split_words(target)]))
-        return Case(text, target, source, part.vocabulary.read_target(text, ids, target, special))
+        if isinstance(endpoint.vocabulary, TextVocabulary):
+            return Case(
+                text,
+                target,
+                source,
+                endpoint.vocabulary.consecutive_tokens([target[a:b] for a, b in split_words(target)]),
+            )
+        return Case(text, target, source, endpoint.vocabulary.tokenize_target(text, ids, target, special))
 
-    def _read(self, prompt: str) -> tuple[Endpoint, tuple[Token, ...], bool]:
+    def _tokenize(self, prompt: str) -> tuple[Endpoint, tuple[Token, ...], bool]:
         if not prompt.strip():
             raise InputError("the prompt is empty: give some text to explain")
-        if self.text is None:  # a server that only chats: the prompt is what the user says
-            part, _, source, _, special = self._read_chat([{"role": "user", "content": prompt}], None)
-            return part, source, special
-        self._latest = self.text
-        return self.text, self.text.vocabulary.read(prompt), True
+        if self.completions is None:  # only chats: the prompt becomes a message of the user
+            endpoint, _, source, _, special = self._tokenize_chat([{"role": "user", "content": prompt}], None)
+            return endpoint, source, special
+        self._latest = self.completions
+        return self.completions, self.completions.vocabulary.tokenize(prompt), True
 
-    def _read_chat(
+    def _tokenize_chat(
         self, messages: Chat, target: str | None
     ) -> tuple[Endpoint, str, tuple[Token, ...], tuple[Message, ...], bool]:
-        if self.text is not None and self.codec is not None and getattr(self.codec.tokenizer, "chat_template", None):
-            text, places = render(self.codec.tokenizer, messages, self.server.model)
+        if (
+            self.completions is not None
+            and self.codec is not None
+            and getattr(self.codec.tokenizer, "chat_template", None)
+        ):
+            text, rendered = render_chat(self.codec.tokenizer, messages, self.server.model)
             if target is not None:
                 check_target(self.codec.tokenizer, messages, target, self.server.model)
-            self._latest = self.text
-            return self.text, text, read_chat(self.codec, text, places), places, False
-        part = self._latest = self._chat_part()
-        assert isinstance(part.vocabulary, Pieces)
-        text, source, places = _as_pieces(part.vocabulary, messages)
-        return part, text, source, places, False
+            self._latest = self.completions
+            return self.completions, text, tokenize_chat(self.codec, text, rendered), rendered, False
+        endpoint = self._latest = self._chat_endpoint()
+        assert isinstance(endpoint.vocabulary, TextVocabulary)
+        text, source, rendered = _tokenize_messages(endpoint.vocabulary, messages)
+        return endpoint, text, source, rendered, False
 
     def _case(
-        self, part: Endpoint, prompt: str, source: tuple[Token, ...], special: bool, target: str | None, new: int
+        self, endpoint: Endpoint, prompt: str, source: tuple[Token, ...], special: bool, target: str | None, new: int
     ) -> Case:
         ids = [i for token in source for i in token.ids]
         if target is not None:
             self._check_length(len(ids), "the target")
-            output = part.vocabulary.read_target(prompt, ids, target, special)
-            if part.first_only and len(output) > 1:
+            output = endpoint.vocabulary.tokenize_target(prompt, ids, target, special)
+            if endpoint.first_only and len(output) > 1:
                 raise InputError(
-                    f"this chat endpoint does not continue an answer that is begun, so that only the first token of "
-                    f"one can be asked for: give {output[0].text!r} alone as --target, not {target!r}"
+                    f"this chat endpoint does not continue an unfinished answer, so that only its first token can "
+                    f"be scored: give {output[0].text!r} alone as --target, not {target!r}"
                 )
             return Case(prompt, target, source, output)
-        if part.first_only and new > 1:
-            say("this chat endpoint does not continue an answer that is begun: only its first token is explained")
+        if endpoint.first_only and new > 1:
+            logger.info("this chat endpoint does not continue an unfinished answer: only its first token is explained")
             new = 1
         self._check_length(len(ids) + new, f"{new} new tokens")
-        body = part.form.body(ids, new, 1)
-        (reply,) = self.client.ask(part.form.path, [body], read_with_logprobs)
-        completion, output = part.vocabulary.follow(prompt, ids, reply, special)
+        body = endpoint.request_format.body(ids, new, 1)
+        (response,) = self.client.request_all(endpoint.request_format.path, [body], parse_with_logprobs)
+        completion, output = endpoint.vocabulary.parse_continuation(prompt, ids, response, special)
         if not output:
             raise EmptyGenerationError
         return Case(prompt, completion, source, output)
@@ -162,55 +176,59 @@ class HttpModel:
                 "shorten them"
             )
 
-    def remember(self, text: str) -> None:
-        """Know pieces of a text again by their ids: those of an output that another run has explained."""
-        for part in (self.text, self._chatting):
-            if part is not None and isinstance(part.vocabulary, Pieces):
-                part.vocabulary.remember(text)
+    def register_text(self, text: str) -> None:
+        """Register the ids of all pieces of a text, such as the output of an explanation from a file."""
+        for endpoint in (self.completions, self._chats):
+            if endpoint is not None and isinstance(endpoint.vocabulary, TextVocabulary):
+                endpoint.vocabulary.register_text(text)
 
-    # --- questions to the server ---
+    # --- scores and predictions ---
 
     def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
-        return self._part_of(sequences[0]).way.score(sequences, positions, targets)
+        return self._endpoint_of(sequences[0]).scorer.score(sequences, positions, targets)
 
     def predict(self, sequence: Ids, k: int) -> Predictions:
-        part, ids = self._part_of(sequence), tuple(sequence.tolist())
-        # What is missing is filled with the original, which never stands in for itself.
+        endpoint, ids = self._endpoint_of(sequence), tuple(sequence.tolist())
+        # Missing predictions are filled with the original token, which is never its own replacement.
         best = np.repeat(sequence[1:, None], k, axis=1)
-        logprob = np.full(best.shape, _NEVER)
-        for row, top in enumerate(part.way.likeliest(ids, k + _SPARE)):
-            known: dict[int, float] = {}
+        logprob = np.full(best.shape, _IMPOSSIBLE)
+        for row, top in enumerate(endpoint.scorer.predict(ids, k + _SPARE)):
+            different: dict[int, float] = {}
             for entry in top:
-                token = part.vocabulary.id_of(entry, ids[row + 1])
+                token = endpoint.vocabulary.replacement_id(entry, ids[row + 1])
                 if token is not None:
-                    known.setdefault(token, entry.logprob)
-            for column, (token, p) in enumerate(list(known.items())[:k]):
+                    different.setdefault(token, entry.logprob)
+            for column, (token, p) in enumerate(list(different.items())[:k]):
                 best[row, column], logprob[row, column] = token, p
         return Predictions(best, logprob)
 
-    def _part_of(self, ids: Ids) -> Endpoint:
-        """A chat begins with a role."""
-        chat = self._chatting
-        if chat is not None and isinstance(chat.vocabulary, Pieces) and int(ids[0]) in chat.vocabulary.roles:
+    def _endpoint_of(self, ids: Ids) -> Endpoint:
+        """The endpoint whose ids these are: a chat begins with a role."""
+        chat = self._chats
+        if chat is not None and isinstance(chat.vocabulary, TextVocabulary) and int(ids[0]) in chat.vocabulary.roles:
             return chat
-        assert self.text is not None
-        return self.text
+        assert self.completions is not None
+        return self.completions
 
-    def _chat_part(self) -> Endpoint:
-        if self._chatting is None:
-            self._chatting = chatting(self.client, self.server, self.codec)
-        return self._chatting
+    def _chat_endpoint(self) -> Endpoint:
+        if self._chats is None:
+            self._chats = make_chat_endpoint(self.client, self.server, self.codec)
+        return self._chats
 
 
-def _as_pieces(pieces: Pieces, messages: Chat) -> tuple[str, tuple[Token, ...], tuple[Message, ...]]:
-    """A chat as one text, its tokens, and where each message stands; every message begins with its role."""
-    text, tokens, places = "", [], []
+def _tokenize_messages(
+    vocabulary: TextVocabulary, messages: Chat
+) -> tuple[str, tuple[Token, ...], tuple[Message, ...]]:
+    """A chat as one text, its tokens, and the span of each message; every message begins with its role."""
+    text, tokens, rendered = "", [], []
     for message in messages:
-        between = BETWEEN if text else ""
-        tokens.append(pieces.role(message["role"], between, len(text)))
-        start = len(text + between)
-        tokens += [replace(t, start=t.start + start, end=t.end + start) for t in pieces.read(message["content"])]
-        text += between + message["content"]
-        places.append(Message(message["role"], start, len(text)))
-    tokens.append(pieces.role("assistant", "", len(text), pieces.answer))
-    return text, tuple(tokens), tuple(places)
+        separator = SEPARATOR if text else ""
+        tokens.append(vocabulary.role_token(message["role"], separator, len(text)))
+        start = len(text + separator)
+        tokens += [
+            replace(t, start=t.start + start, end=t.end + start) for t in vocabulary.tokenize(message["content"])
+        ]
+        text += separator + message["content"]
+        rendered.append(Message(message["role"], start, len(text)))
+    tokens.append(vocabulary.role_token("assistant", "", len(text), vocabulary.answer_id))
+    return text, tuple(tokens), tuple(rendered)

@@ -1,7 +1,7 @@
-"""Replies that were paid for, kept: in memory while the model lives, or in a file for later runs too.
+"""A cache of responses: in memory while the model exists, or in a file for later runs too.
 
-A reply is found again by server, model, parameters and prompt, all of which are in the address and the body of
-the request; the API key, which travels in a header, is in neither. Only replies that could be read are kept.
+The key of a response is the address and the body of its request, which contain server, model, parameters and prompt.
+The API key is in neither: it is sent in a header. Only responses that could be parsed are stored.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ _VERSION = 1
 T = TypeVar("T")
 
 
-class Store:
-    """A table of replies; with no path, in memory."""
+class ResponseCache:
+    """A table of responses; without a path, in memory."""
 
     def __init__(self, path: str | Path | None = None) -> None:
         self._path = path
@@ -30,23 +30,25 @@ class Store:
         self._database = self._guarded(self._open)
 
     @staticmethod
-    def key(url: str, body: Mapping[str, Any]) -> str:
-        """
-        >>> Store.key("http://a/v1", {"model": "m", "n": 1}) == Store.key("http://a/v1", {"n": 1, "model": "m"})
+    def request_key(url: str, body: Mapping[str, Any]) -> str:
+        """The key under which the response to a request is stored.
+
+        >>> key = ResponseCache.request_key
+        >>> key("http://a/v1", {"model": "m", "n": 1}) == key("http://a/v1", {"n": 1, "model": "m"})
         True
         """
         return hashlib.sha256(json.dumps([url, body], sort_keys=True).encode()).hexdigest()
 
     def get(self, key: str) -> Any:
-        """The reply, or None."""
+        """The response, or None."""
         with self._lock:
-            found = self._guarded(
+            row = self._guarded(
                 lambda: self._database.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
             )
-        return None if found is None else json.loads(zlib.decompress(found[0]))
+        return None if row is None else json.loads(zlib.decompress(row[0]))
 
-    def put(self, key: str, reply: Any) -> None:
-        row = key, zlib.compress(json.dumps(reply).encode(), 1)
+    def put(self, key: str, response: Any) -> None:
+        row = key, zlib.compress(json.dumps(response).encode(), 1)
         with self._lock:
             self._guarded(lambda: self._database.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", row))
 
@@ -55,8 +57,8 @@ class Store:
             self._database.close()
 
     def _open(self) -> sqlite3.Connection:
-        place = ":memory:" if self._path is None else Path(self._path).expanduser()
-        database = sqlite3.connect(place, timeout=30, isolation_level=None, check_same_thread=False)
+        location = ":memory:" if self._path is None else Path(self._path).expanduser()
+        database = sqlite3.connect(location, timeout=30, isolation_level=None, check_same_thread=False)
         try:
             if self._path is not None:
                 self._claim(database)
@@ -67,11 +69,11 @@ class Store:
         return database
 
     def _claim(self, database: sqlite3.Connection) -> None:
-        """Take a new file, know one of ours, leave every other alone."""
+        """Accept a new file or one of ours; refuse every other."""
 
         def number(name: str) -> int:
-            with closing(database.execute(f"PRAGMA {name}")) as found:
-                return int(found.fetchone()[0])
+            with closing(database.execute(f"PRAGMA {name}")) as cursor:
+                return int(cursor.fetchone()[0])
 
         mark, version = number("application_id"), number("user_version")
         used = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -89,6 +91,6 @@ class Store:
             return act()
         except sqlite3.Error as error:
             raise FileError(
-                f"cannot use the cache {str(self._path)!r}: {error}; it may be damaged, or no place to write: "
+                f"cannot use the cache {str(self._path)!r}: {error}; it may be damaged or not writable: "
                 "move it away, or give another file"
             ) from error

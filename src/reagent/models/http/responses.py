@@ -1,4 +1,4 @@
-"""The forms in which servers report log-probabilities, as one.
+"""Responses of servers: the different formats of log-probabilities, parsed into one.
 
 completions      {"tokens": […], "token_logprobs": […], "top_logprobs": [{text: logprob}, …], "text_offset": […]}
 chat, llama.cpp  {"content": [{"token", "logprob", "bytes", "top_logprobs": [{"token", "logprob", …}]}]}
@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 from reagent.errors import ServerError
 
-UNLIKELY = -9999.0  # what OpenAI and vLLM write for "below anything worth a number"
+UNLIKELY = -9999.0  # OpenAI and vLLM write it for "too unlikely to be reported"
 _AS_ID = "token_id:"
 
 
-class Listed(NamedTuple):
-    """A token and how likely it was; its id and its bytes are known where the server tells them."""
+class TokenLogprob(NamedTuple):
+    """A token and its log-probability; with its id and its bytes if the server reports them."""
 
     text: str
     logprob: float
@@ -25,98 +25,105 @@ class Listed(NamedTuple):
 
     @property
     def is_special(self) -> bool:
-        """llama.cpp writes nothing for a special token; most others write its name."""
+        """llama.cpp reports an empty text for a special token; most other servers report its name."""
         return not self.text and self.raw == b""
 
 
-class Place(NamedTuple):
-    """One position: the token that stands there, and the likeliest ones, best first."""
+class PositionLogprobs(NamedTuple):
+    """One position: the token there, and the likeliest tokens, best first."""
 
     text: str
-    own: Listed | None  # None where its log-probability is not told, as of the very first token
-    top: tuple[Listed, ...]
+    actual: TokenLogprob | None  # the token there; None without a log-probability, as for the first token of a text
+    top: tuple[TokenLogprob, ...]
     offset: int = 0  # of its first character
-    rank: int | None = None  # of the token that stands there, where the server tells it
+    rank: int | None = None  # of the token there, if the server reports it
 
 
-class Reply(NamedTuple):
-    """What a server said: its text, every position in order, and the prompt's positions where they are told apart."""
+class ParsedResponse(NamedTuple):
+    """The text of a response, its positions in order, and the positions of the prompt if they are listed separately."""
 
     text: str
-    places: tuple[Place, ...]
-    prompt: tuple[Place, ...] = ()
+    positions: tuple[PositionLogprobs, ...]
+    prompt_positions: tuple[PositionLogprobs, ...] = ()
 
 
-def read(data: Any) -> Reply:
-    """The one choice that was asked for; anything else is an error in one line."""
+def parse_response(data: Any) -> ParsedResponse:
+    """Parse a response with exactly one choice; anything else is an error."""
     try:
         choices = data["choices"]
         if len(choices) != 1:
-            raise ServerError(f"the server gave {len(choices)} choices where 1 was asked for")
+            raise ServerError(f"the server returned {len(choices)} choices where 1 was requested")
         choice = choices[0]
         text = choice["message"].get("content") if "message" in choice else choice["text"]
         prompt = choice.get("prompt_logprobs") or data.get("prompt_logprobs") or ()
-        return Reply(text or "", _places(choice.get("logprobs")), tuple(_of_prompt(entry) for entry in prompt))
+        positions = _parse_positions(choice.get("logprobs"))
+        return ParsedResponse(text or "", positions, tuple(map(_parse_prompt_position, prompt)))
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise ServerError(f"the server's reply has not the form of an OpenAI-compatible one ({error!r})") from error
+        raise ServerError(f"the response of the server is not that of an OpenAI-compatible API ({error!r})") from error
 
 
-def read_with_logprobs(data: Any) -> Reply:
-    """The same, where log-probabilities were asked for."""
-    reply = read(data)
-    if not any(place.top or place.own for place in (*reply.places, *reply.prompt)):
-        raise ServerError("the server gave no log-probabilities, which were asked for: it may not have them")
-    return reply
+def parse_with_logprobs(data: Any) -> ParsedResponse:
+    """Parse a response that must have log-probabilities."""
+    response = parse_response(data)
+    if not any(p.top or p.actual for p in (*response.positions, *response.prompt_positions)):
+        raise ServerError("the server returned no log-probabilities, which were requested: it may not support them")
+    return response
 
 
-def _places(logprobs: Any) -> tuple[Place, ...]:
+def _parse_positions(logprobs: Any) -> tuple[PositionLogprobs, ...]:
     if logprobs is None:
         return ()
     if logprobs.get("content") is not None:
-        return tuple(_of_content(entry) for entry in logprobs["content"])
+        return tuple(_parse_content(entry) for entry in logprobs["content"])
     tokens = logprobs.get("tokens") or ()
     tops = logprobs.get("top_logprobs") or [None] * len(tokens)
-    offsets = logprobs.get("text_offset") or _counted(tokens)
+    offsets = logprobs.get("text_offset") or _offsets(tokens)
     return tuple(
-        Place(token, _listed(token, p), _best(_listed(t, q) for t, q in (top or {}).items()), offset)
+        PositionLogprobs(
+            token, _check_token(token, p), _sort(_check_token(t, q) for t, q in (top or {}).items()), offset
+        )
         for token, p, top, offset in zip(tokens, logprobs["token_logprobs"], tops, offsets, strict=True)
     )
 
 
-def _of_content(entry: Mapping[str, Any]) -> Place:
-    def listed(e: Mapping[str, Any]) -> Listed | None:
-        return _listed(e["token"], e["logprob"], e.get("id"), e.get("bytes"))
+def _parse_content(entry: Mapping[str, Any]) -> PositionLogprobs:
+    def listed(e: Mapping[str, Any]) -> TokenLogprob | None:
+        return _check_token(e["token"], e["logprob"], e.get("id"), e.get("bytes"))
 
-    return Place(entry["token"], listed(entry), _best(map(listed, entry.get("top_logprobs") or ())))
+    return PositionLogprobs(entry["token"], listed(entry), _sort(map(listed, entry.get("top_logprobs") or ())))
 
 
-def _of_prompt(entries: Mapping[str, Any] | None) -> Place:
-    """A position of vLLM's prompt_logprobs; the token that stands there comes first."""
-    listed = [_listed(e.get("decoded_token") or "", e["logprob"], int(i)) for i, e in (entries or {}).items()]
+def _parse_prompt_position(entries: Mapping[str, Any] | None) -> PositionLogprobs:
+    """A position of vLLM's prompt_logprobs; the token of the prompt comes first."""
+    listed = [_check_token(e.get("decoded_token") or "", e["logprob"], int(i)) for i, e in (entries or {}).items()]
     if not entries:
-        return Place("", None, ())
+        return PositionLogprobs("", None, ())
     first = next(iter(entries.values()))
     rank = first.get("rank")
-    return Place(first.get("decoded_token") or "", listed[0], _best(listed), rank=None if rank is None else rank - 1)
+    return PositionLogprobs(
+        first.get("decoded_token") or "", listed[0], _sort(listed), rank=None if rank is None else rank - 1
+    )
 
 
-def _listed(token: str, logprob: float | None, identity: int | None = None, raw: Any = None) -> Listed | None:
-    """A token with its log-probability, checked; None where there is none."""
+def _check_token(
+    token: str, logprob: float | None, identity: int | None = None, raw: Any = None
+) -> TokenLogprob | None:
+    """A token with its checked log-probability; None if it has none."""
     if logprob is None or logprob <= UNLIKELY:
         return None
     if math.isnan(logprob) or logprob > 0.01:
-        raise ServerError(f"the server gave {logprob} as a log-probability: something is wrong with it or its model")
-    if token.startswith(_AS_ID) and token[len(_AS_ID) :].isdecimal():  # vLLM, asked to name tokens so
+        raise ServerError(f"the server returned {logprob} as a log-probability: the server or its model is faulty")
+    if token.startswith(_AS_ID) and token[len(_AS_ID) :].isdecimal():  # vLLM with return_tokens_as_token_ids
         token, identity = "", int(token[len(_AS_ID) :])
-    return Listed(token, min(0.0, float(logprob)), identity, None if raw is None else bytes(raw))
+    return TokenLogprob(token, min(0.0, float(logprob)), identity, None if raw is None else bytes(raw))
 
 
-def _best(listed: Iterable[Listed | None]) -> tuple[Listed, ...]:
+def _sort(listed: Iterable[TokenLogprob | None]) -> tuple[TokenLogprob, ...]:
     return tuple(sorted((entry for entry in listed if entry is not None), key=lambda entry: -entry.logprob))
 
 
-def _counted(tokens: Sequence[str]) -> list[int]:
-    """Where each token begins, if they follow each other without gaps."""
+def _offsets(tokens: Sequence[str]) -> list[int]:
+    """Where each token begins if there are no gaps between them."""
     offsets, end = [], 0
     for token in tokens:
         offsets.append(end)

@@ -1,43 +1,66 @@
-"""Two ways to the log-probability of a target.
+"""Two ways to the log-probability of a target, and the treatment of targets that a server does not list.
 
-EchoScorer   the server reports log-probabilities of the prompt: one request scores every target of a text. A target
-       that does not stand in the text itself (a contrast, an output token that was replaced) is looked up among the
-       likeliest tokens at its place, or asked for with the text in which it does stand. Never censored.
-NextTokenScorer   the server reports the likeliest next tokens only: one request for every text and target. A target
-       that is not among them is censored (see `censoring`), or recovered by `logit_bias`.
+EchoScorer       The server reports log-probabilities of the prompt: one request scores every target of a text. A target
+                 that is not part of the text (a contrast, an output token that was replaced) is looked up among the
+                 likeliest tokens at its position, or requested with a text that contains it. Never censored.
+NextTokenScorer  The server reports only the likeliest next tokens: one request for every text and target. A target that
+                 is not among them is censored, or recovered by `logit_bias`.
+
+Censoring. The server lists the k likeliest tokens. Every other token has at most the probability of the k-th, and at
+most the probability that those k leave. The smaller of the two bounds is used as the value:
+
+- The drop that a probe caused is at least as large as measured: effects and scores are, if anything, too small.
+- The rank is taken as beyond every top-k: a stopping test that cannot be verified fails.
+- If the target is censored in the unchanged text, its drops may err either way, which is reported separately.
+
+Censored values are counted (`Meter.censored`) and shown with the explanation.
+
+Recovery. If a server takes `logit_bias`, the value itself can be recovered. A bias b on the target's logit turns its
+probability p into
+
+    p' = p e^b / (1 − p + p e^b),   so that   logit p = logit p' − b
+
+which can be read off as soon as b lifts the target into the list. Some servers (llama.cpp, vLLM by default) choose by
+the biased distribution and report the unbiased one: there a large bias makes the target the chosen token, whose
+log-probability is always reported.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from reagent.case import Ids, TargetScores
 from reagent.errors import ServerError
-from reagent.models.http.censoring import LARGEST_BIAS, UNLISTED, bound, rank_of, without_bias
 from reagent.models.http.client import Client
-from reagent.models.http.forms import Completion, Form
-from reagent.models.http.responses import Listed, Place, Reply, read_with_logprobs
+from reagent.models.http.responses import ParsedResponse, PositionLogprobs, TokenLogprob, parse_with_logprobs
 from reagent.models.http.vocabulary import Vocabulary
 
-ECHOED = 5  # likeliest tokens to ask for at every position of a scored text: enough for the published stopping test
-ROUNDS = 12  # of raising a bias until its token is listed
-STEP = 5.0
-NEARLY_ONE = -0.002  # a log-probability above it says too little about what the bias has raised
+if TYPE_CHECKING:
+    from reagent.models.http.endpoints import CompletionFormat, RequestFormat
+
+UNLISTED = 2**30  # the rank of a token that is not listed
+LARGEST_BIAS = 100.0  # the limit of OpenAI
+ECHOED = 5  # likeliest tokens to request at every position of a scored text: enough for the published stopping test
+BIAS_ROUNDS = 12  # in which a bias is raised until its token is listed
+BIAS_STEP = 5.0
+NEARLY_ONE = -0.002  # above this log-probability, rounding hides the effect of the bias
+_ROUNDING = 1e-6  # error of a sum of probabilities: a smaller remainder counts as this
 
 Context = tuple[int, ...]
-Asked = tuple[Context, int]  # a context, and the token asked for
+Query = tuple[Context, int]  # a context, and the token whose probability is wanted
 
 
-class Answer(NamedTuple):
+class TokenScore(NamedTuple):
     logprob: float
     rank: int
     censored: bool = False
 
 
 class Scorer(Protocol):
-    """How a server is asked; `top` is how many of the likeliest tokens it lists."""
+    """A way to get log-probabilities from a server; `top` is the number of tokens that it lists."""
 
     top: int
 
@@ -45,181 +68,232 @@ class Scorer(Protocol):
         """As `Model.score`."""
         ...
 
-    def likeliest(self, sequence: Context, k: int) -> list[tuple[Listed, ...]]:
-        """For each position from 1 on, the likeliest tokens there, best first; none where nothing stands in."""
+    def predict(self, sequence: Context, k: int) -> list[tuple[TokenLogprob, ...]]:
+        """For each position from 1 on, the likeliest tokens, best first; none for tokens that are never replaced."""
         ...
 
 
 class EchoScorer:
-    """One request for a text; `by` is the server's word for it, `echo` or `prompt_logprobs`."""
+    """One request for each text; `parameter` is the server's name for it, `echo` or `prompt_logprobs`."""
 
-    def __init__(self, client: Client, form: Completion, vocabulary: Vocabulary, by: str, top: int) -> None:
-        self.client, self.form, self.vocabulary, self.by, self.top = client, form, vocabulary, by, top
+    def __init__(
+        self, client: Client, request_format: "CompletionFormat", vocabulary: Vocabulary, parameter: str, top: int
+    ) -> None:
+        self.client, self.request_format, self.vocabulary = client, request_format, vocabulary
+        self.parameter, self.top = parameter, top
 
     def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
-        rows = contexts(sequences[:, : int(positions.max()) + 1])
-        where = positions.tolist()
-        known, tops = self._seen([(row, where) for row in dict.fromkeys(rows)], min(ECHOED, self.top))
-        wanted = asked(rows, positions, targets)
-        for context, token in dict.fromkeys(q for row in wanted for q in row if q not in known):
-            listed = next((e for e in tops[context] if self.vocabulary.is_listed_as(e, token)), None)
+        rows = rows_as_tuples(sequences[:, : int(positions.max()) + 1])
+        where, top = positions.tolist(), min(ECHOED, self.top)
+        scores, tops = self._score_texts([(row, where) for row in dict.fromkeys(rows)], top)
+        queries = make_queries(rows, positions, targets)
+        for context, token in dict.fromkeys(q for row in queries for q in row if q not in scores):
+            listed = next((e for e in tops[context] if self.vocabulary.matches(e, token)), None)
             if listed is not None:
-                known[context, token] = Answer(listed.logprob, tops[context].index(listed))
-        rest = dict.fromkeys(q for row in wanted for q in row if q not in known)
-        more, _ = self._seen([((*context, token), [len(context)]) for context, token in rest], min(ECHOED, self.top))
-        return table(wanted, known | more, self.client)
+                scores[context, token] = TokenScore(listed.logprob, tops[context].index(listed))
+        rest = dict.fromkeys(q for row in queries for q in row if q not in scores)
+        more, _ = self._score_texts([((*context, token), [len(context)]) for context, token in rest], top)
+        return _as_arrays(queries, scores | more, self.client)
 
-    def likeliest(self, sequence: Context, k: int) -> list[tuple[Listed, ...]]:
-        (reply,) = self._ask([sequence], min(k, self.top))
-        return [place.top for place in self._places(reply, sequence, range(1, len(sequence)), k)]
+    def predict(self, sequence: Context, k: int) -> list[tuple[TokenLogprob, ...]]:
+        (response,) = self._request([sequence], min(k, self.top))
+        return [position.top for position in self._positions(response, sequence, range(1, len(sequence)), k)]
 
-    def cut(self, text: str) -> list[tuple[int, int]]:
-        """Where the server's own tokens stand in a text, which is all that some servers tell of them."""
-        body = self.form.body((), 1, 1) | {"prompt": text, "echo": True}
-        (reply,) = self.client.ask(self.form.path, [body], read_with_logprobs)
-        begins = {0, *(begin for begin, _, _ in _spread(reply.places, text) if 0 < begin < len(text))}
+    def split_text(self, text: str) -> list[tuple[int, int]]:
+        """The spans of the server's own tokens in a text; some servers report nothing else about them."""
+        body = self.request_format.body((), 1, 1) | {"prompt": text, "echo": True}
+        (response,) = self.client.request_all(self.request_format.path, [body], parse_with_logprobs)
+        begins = {0, *(begin for begin, _, _ in _align(response.positions, text) if 0 < begin < len(text))}
         return list(pairwise([*sorted(begins), len(text)]))
 
-    def _seen(
+    def _score_texts(
         self, texts: Sequence[tuple[Context, Sequence[int]]], top: int
-    ) -> tuple[dict[Asked, Answer], dict[Context, tuple[Listed, ...]]]:
-        """What is told of the tokens that stand at the given positions, and the likeliest there."""
-        known: dict[Asked, Answer] = {}
-        tops: dict[Context, tuple[Listed, ...]] = {}
-        for (row, where), reply in zip(texts, self._ask([row for row, _ in texts], top), strict=True):
-            for p, place in zip(where, self._places(reply, row, where, top), strict=True):
-                tops[row[:p]] = place.top
-                if place.own is None:
-                    known[row[:p], row[p]] = Answer(bound(place.top, top), UNLISTED, censored=True)
+    ) -> tuple[dict[Query, TokenScore], dict[Context, tuple[TokenLogprob, ...]]]:
+        """The scores of the tokens at the given positions of each text, and the likeliest tokens there."""
+        scores: dict[Query, TokenScore] = {}
+        tops: dict[Context, tuple[TokenLogprob, ...]] = {}
+        for (row, where), response in zip(texts, self._request([row for row, _ in texts], top), strict=True):
+            for p, position in zip(where, self._positions(response, row, where, top), strict=True):
+                tops[row[:p]] = position.top
+                if position.actual is None:
+                    scores[row[:p], row[p]] = TokenScore(upper_bound(position.top, top), UNLISTED, censored=True)
                 else:
-                    rank = rank_of(place.own.logprob, place, top) if place.rank is None else place.rank
-                    known[row[:p], row[p]] = Answer(place.own.logprob, rank)
-        return known, tops
+                    logprob = position.actual.logprob
+                    rank = rank_of(logprob, position, top) if position.rank is None else position.rank
+                    scores[row[:p], row[p]] = TokenScore(logprob, rank)
+        return scores, tops
 
-    def _ask(self, texts: Sequence[Context], top: int) -> list[Reply]:
+    def _request(self, texts: Sequence[Context], top: int) -> list[ParsedResponse]:
         for text in texts:
             self.client.meter.add(1, len(text))
-        more: dict[str, Any] = {"echo": True} if self.by == "echo" else {self.by: top}
-        bodies = [self.form.body(text, 1, top) | more for text in texts]
-        return self.client.ask(self.form.path, bodies, read_with_logprobs)
+        extra: dict[str, Any] = {"echo": True} if self.parameter == "echo" else {self.parameter: top}
+        bodies = [self.request_format.body(text, 1, top) | extra for text in texts]
+        return self.client.request_all(self.request_format.path, bodies, parse_with_logprobs)
 
-    def _places(self, reply: Reply, ids: Context, where: Sequence[int], top: int) -> list[Place]:
-        if not self.form.by_ids:
-            edges = [[len(self.vocabulary.text(ids[:q])) for q in (p, p + 1)] for p in where]
-            spread = _spread(reply.places, self.vocabulary.text(ids))
-            return [_between(start, end, spread, top) for start, end in edges]
-        places = reply.prompt or reply.places
-        if not len(ids) <= len(places) <= len(ids) + 1:
-            raise ServerError(f"the server told of {len(places)} tokens, of {len(ids)} in the prompt and 1 new one")
-        return [places[p] for p in where]
+    def _positions(
+        self, response: ParsedResponse, ids: Context, where: Sequence[int], top: int
+    ) -> list[PositionLogprobs]:
+        if not self.request_format.sends_ids:
+            edges = [[len(self.vocabulary.decode(ids[:q])) for q in (p, p + 1)] for p in where]
+            aligned = _align(response.positions, self.vocabulary.decode(ids))
+            return [_combine(start, end, aligned, top) for start, end in edges]
+        positions = response.prompt_positions or response.positions
+        if not len(ids) <= len(positions) <= len(ids) + 1:
+            raise ServerError(
+                f"the server returned {len(positions)} tokens for a prompt of {len(ids)} tokens and 1 new one"
+            )
+        return [positions[p] for p in where]
 
 
 class NextTokenScorer:
-    """One request for a text and a target; `bias` is what logit_bias does to what the server reports."""
+    """One request for each text and target; `bias` says whether reported values include a logit_bias."""
 
-    def __init__(self, client: Client, form: Form, vocabulary: Vocabulary, top: int, bias: str = "") -> None:
-        self.client, self.form, self.vocabulary, self.top, self.bias = client, form, vocabulary, top, bias
+    def __init__(
+        self, client: Client, request_format: "RequestFormat", vocabulary: Vocabulary, top: int, bias: str = ""
+    ) -> None:
+        self.client, self.request_format, self.vocabulary = client, request_format, vocabulary
+        self.top, self.bias = top, bias
 
     def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
-        wanted = asked(contexts(sequences), positions, targets)
-        different = list(dict.fromkeys(q for row in wanted for q in row))
-        places = self._after(dict.fromkeys(context for context, _ in different))
-        known = {q: self._find(places[q[0]], q[1]) for q in different}
+        queries = make_queries(rows_as_tuples(sequences), positions, targets)
+        different = list(dict.fromkeys(q for row in queries for q in row))
+        next_positions = self._next_positions(dict.fromkeys(context for context, _ in different))
+        scores = {q: self._look_up(next_positions[q[0]], q[1]) for q in different}
         if self.bias:
-            known |= self._recovered({q: answer.logprob for q, answer in known.items() if answer.censored})
-        return table(wanted, known, self.client)
+            scores |= self._recover({q: score.logprob for q, score in scores.items() if score.censored})
+        return _as_arrays(queries, scores, self.client)
 
-    def likeliest(self, sequence: Context, k: int) -> list[tuple[Listed, ...]]:
-        where = [i for i in range(1, len(sequence)) if sequence[i] not in self.vocabulary.fixed]
-        bodies = [self.form.guess(sequence[:i], min(k, self.top)) for i in where]
+    def predict(self, sequence: Context, k: int) -> list[tuple[TokenLogprob, ...]]:
+        where = [i for i in range(1, len(sequence)) if sequence[i] not in self.vocabulary.never_replaced]
+        bodies = [self.request_format.prediction_body(sequence[:i], min(k, self.top)) for i in where]
         for i in where:
             self.client.meter.add(1, i)
-        replies = self.client.ask(self.form.path, bodies, read_with_logprobs)
-        found = dict(zip(where, replies, strict=True))
-        return [found[i].places[0].top if i in found else () for i in range(1, len(sequence))]
+        responses = dict(zip(where, self._request(bodies), strict=True))
+        return [responses[i].positions[0].top if i in responses else () for i in range(1, len(sequence))]
 
-    def next_tokens(self, context: Sequence[int]) -> tuple[Listed, ...]:
+    def next_tokens(self, context: Sequence[int]) -> tuple[TokenLogprob, ...]:
         """The likeliest tokens after a context."""
-        return self._after([tuple(context)])[tuple(context)].top
+        return self._next_positions([tuple(context)])[tuple(context)].top
 
-    def _after(self, texts: Iterable[Context]) -> dict[Context, Place]:
+    def _request(self, bodies: Sequence[Mapping[str, Any]]) -> list[ParsedResponse]:
+        return self.client.request_all(self.request_format.path, bodies, parse_with_logprobs)
+
+    def _next_positions(self, texts: Iterable[Context]) -> dict[Context, PositionLogprobs]:
         texts = list(texts)
         for text in texts:
             self.client.meter.add(1, len(text))
-        bodies = [self.form.body(text, 1, self.top) for text in texts]
-        replies = self.client.ask(self.form.path, bodies, read_with_logprobs)
-        return {text: reply.places[0] for text, reply in zip(texts, replies, strict=True)}
+        responses = self._request([self.request_format.body(text, 1, self.top) for text in texts])
+        return {text: response.positions[0] for text, response in zip(texts, responses, strict=True)}
 
-    def _find(self, place: Place, token: int) -> Answer:
-        for entry in (*place.top, *([place.own] if place.own else [])):  # the chosen one may not be among the likeliest
-            if self.vocabulary.is_listed_as(entry, token):
-                return Answer(entry.logprob, rank_of(entry.logprob, place, self.top))
-        return Answer(bound(place.top, self.top), UNLISTED, censored=True)
+    def _look_up(self, position: PositionLogprobs, token: int) -> TokenScore:
+        for entry in (*position.top, position.actual):  # the chosen token may not be among the likeliest
+            if entry is not None and self.vocabulary.matches(entry, token):
+                return TokenScore(entry.logprob, rank_of(entry.logprob, position, self.top))
+        return TokenScore(upper_bound(position.top, self.top), UNLISTED, censored=True)
 
-    def _recovered(self, bounds: Mapping[Asked, float]) -> dict[Asked, Answer]:
-        """The censored answers that a bias on the target's logit brings to light; see `censoring`."""
-        found: dict[Asked, Answer] = {}
-        # A target at its bound gets even odds; one far below it needs more.
+    def _recover(self, bounds: Mapping[Query, float]) -> dict[Query, TokenScore]:
+        """The censored values that a bias on the target's logit reveals."""
+        recovered: dict[Query, TokenScore] = {}
+        # A target at its bound gets even odds. One far below the bound needs a larger bias.
         bias = {q: LARGEST_BIAS if self.bias == "unbiased" else max(1.0, -limit) for q, limit in bounds.items()}
-        for _ in range(ROUNDS):
-            open_ones = [q for q in bounds if q not in found and bias[q] <= LARGEST_BIAS]
-            if not open_ones:
+        for _ in range(BIAS_ROUNDS):
+            pending = [q for q in bounds if q not in recovered and bias[q] <= LARGEST_BIAS]
+            if not pending:
                 break
-            bodies = [self.form.body(c, 1, self.top) | {"logit_bias": {str(t): bias[c, t]}} for c, t in open_ones]
-            for q, reply in zip(open_ones, self.client.ask(self.form.path, bodies, read_with_logprobs), strict=True):
-                place = reply.places[0]
-                entries = [e for e in (*place.top, place.own) if e and self.vocabulary.is_listed_as(e, q[1])]
+            bodies = [
+                self.request_format.body(c, 1, self.top) | {"logit_bias": {str(t): bias[c, t]}} for c, t in pending
+            ]
+            for q, response in zip(pending, self._request(bodies), strict=True):
+                position = response.positions[0]
+                entries = [e for e in (*position.top, position.actual) if e and self.vocabulary.matches(e, q[1])]
                 if not entries:
-                    bias[q] += STEP
+                    bias[q] += BIAS_STEP
                 elif self.bias == "unbiased":
-                    found[q] = Answer(entries[0].logprob, UNLISTED)
+                    recovered[q] = TokenScore(entries[0].logprob, UNLISTED)
                 elif entries[0].logprob > NEARLY_ONE:
-                    bias[q] -= STEP / 2
+                    bias[q] -= BIAS_STEP / 2
                 else:
-                    found[q] = Answer(without_bias(entries[0].logprob, bias[q]), UNLISTED)
-        return found
+                    recovered[q] = TokenScore(remove_bias(entries[0].logprob, bias[q]), UNLISTED)
+        return recovered
 
 
-def contexts(sequences: Ids) -> list[Context]:
+def rows_as_tuples(sequences: Ids) -> list[Context]:
+    """Sequences as tuples, which can be keys of a dictionary."""
     return [tuple(row) for row in sequences.tolist()]
 
 
-def asked(rows: Sequence[Context], positions: Ids, targets: Ids) -> list[list[Asked]]:
-    """For each row, what is asked about it."""
+def make_queries(rows: Sequence[Context], positions: Ids, targets: Ids) -> list[list[Query]]:
+    """For each row, a query for each target."""
     pairs = list(zip(positions.tolist(), targets.tolist(), strict=True))
     return [[(row[:p], t) for p, t in pairs] for row in rows]
 
 
-def table(wanted: Sequence[Sequence[Asked]], known: Mapping[Asked, Answer], client: Client) -> TargetScores:
-    """The answers as arrays; those that are bounds are counted."""
-    answers = [[known[q] for q in row] for row in wanted]
-    client.meter.censored += sum(answer.censored for row in answers for answer in row)
+def _as_arrays(queries: Sequence[Sequence[Query]], scores: Mapping[Query, TokenScore], client: Client) -> TargetScores:
+    """The scores of all queries as arrays; censored ones are counted."""
+    table = [[scores[q] for q in row] for row in queries]
+    client.meter.censored += sum(score.censored for row in table for score in row)
     return TargetScores(
-        np.array([[answer.logprob for answer in row] for row in answers], dtype=np.float64),
-        np.array([[answer.rank for answer in row] for row in answers], dtype=np.int64),
+        np.array([[score.logprob for score in row] for row in table], dtype=np.float64),
+        np.array([[score.rank for score in row] for row in table], dtype=np.int64),
     )
 
 
-def _between(start: int, end: int, spread: Sequence[tuple[int, int, Place]], k: int) -> Place:
-    """What the server's tokens say about a piece of text: the sum of what they say, and the worst rank."""
-    inside = [(begin, place) for begin, stop, place in spread if begin < end and stop > start]
+def _combine(start: int, end: int, aligned: Sequence[tuple[int, int, PositionLogprobs]], k: int) -> PositionLogprobs:
+    """The server's tokens in a piece of text as one: the sum of their log-probabilities, and the worst rank."""
+    inside = [(begin, position) for begin, stop, position in aligned if begin < end and stop > start]
     top = inside[0][1].top if inside and inside[0][0] == start else ()
-    owns = [(place.own.logprob, place) for _, place in inside if place.own is not None]
-    if not owns or len(owns) < len(inside):
-        return Place("", None, top)
-    rank = max(rank_of(logprob, place, k) for logprob, place in owns)
-    return Place("", Listed("", sum(logprob for logprob, _ in owns)), top, rank=rank)
+    scored = [(position.actual.logprob, position) for _, position in inside if position.actual is not None]
+    if not scored or len(scored) < len(inside):
+        return PositionLogprobs("", None, top)
+    rank = max(rank_of(logprob, position, k) for logprob, position in scored)
+    return PositionLogprobs("", TokenLogprob("", sum(logprob for logprob, _ in scored)), top, rank=rank)
 
 
-def _spread(places: Sequence[Place], text: str) -> list[tuple[int, int, Place]]:
+def _align(positions: Sequence[PositionLogprobs], text: str) -> list[tuple[int, int, PositionLogprobs]]:
     """Where each token begins and ends in `text`.
 
-    Offsets are counted from the tokens where these spell the text: some servers count a start token along.
+    If the tokens add up to the text, offsets are counted from them: some servers count a start token as well.
     """
-    joined = "".join(place.text for place in places)
-    shift = joined.find(text)
+    shift = "".join(position.text for position in positions).find(text)
     if shift < 0:
-        edges = [place.offset for place in places] + [len(text)]
+        edges = [position.offset for position in positions] + [len(text)]
     else:
-        edges = list(np.cumsum([0, *(len(place.text) for place in places)]) - shift)
-    return [(begin, end, place) for (begin, end), place in zip(pairwise(edges), places, strict=True)]
+        edges = list(np.cumsum([0, *(len(position.text) for position in positions)]) - shift)
+    return [(begin, end, position) for (begin, end), position in zip(pairwise(edges), positions, strict=True)]
+
+
+# --- censored targets ---
+
+
+def upper_bound(top: Sequence[TokenLogprob], k: int) -> float:
+    """The largest possible log-probability of a token that is not among the `k` likeliest.
+
+    >>> even = [TokenLogprob(text, math.log(0.25)) for text in "abc"]
+    >>> round(math.exp(upper_bound(even, 3)), 3), round(math.exp(upper_bound([TokenLogprob("a", math.log(0.9))], 1)), 3)
+    (0.25, 0.1)
+    """
+    best = top[:k]
+    left = 1 - sum(math.exp(entry.logprob) for entry in best)
+    return min(best[-1].logprob if best else 0.0, math.log(max(left, _ROUNDING)))
+
+
+def rank_of(logprob: float, position: PositionLogprobs, k: int) -> int:
+    """How many tokens are likelier, if that can be seen among the `k` likeliest.
+
+    A server may list the actual token in addition to the k likeliest, so being listed is not enough.
+    """
+    better = sum(entry.logprob > logprob for entry in position.top)
+    return better if better < k else UNLISTED
+
+
+def remove_bias(logprob: float, bias: float) -> float:
+    """The log-probability of a token before its logit was raised by `bias`, from its log-probability after it.
+
+    >>> p, b = 1e-7, 12.0
+    >>> raised = p * math.exp(b) / (1 - p + p * math.exp(b))
+    >>> round(remove_bias(math.log(raised), b) - math.log(p), 9)
+    0.0
+    """
+    # logit p' = log p' − log(1 − p'); then log p = −log(1 + e^−logit).
+    odds = logprob - math.log(-math.expm1(min(logprob, -1e-12))) - bias
+    return -math.log1p(math.exp(-odds)) if odds > -700 else odds

@@ -1,6 +1,6 @@
-"""What a token is: one of the model's own, or a piece of text such as a word where nobody tells the model's.
+"""Two kinds of tokens: the model's own, or pieces of text such as words if the server does not report its tokens.
 
-A piece of text has an id of our own, made from the text alone, so that it is the same in every run.
+The id of a piece of text is a hash of the text, so that it is the same in every run.
 """
 
 import hashlib
@@ -10,96 +10,101 @@ from typing import Protocol
 
 from reagent.errors import InputError
 from reagent.explanation import Token
-from reagent.models.http.responses import Listed, Reply
-from reagent.models.http.tokenizers import SpellingCodec, looks_special
-from reagent.models.tokenization import follow, is_ordinary, read, read_target
-from reagent.models.tokens import Span
+from reagent.models.http.responses import ParsedResponse, TokenLogprob
+from reagent.models.http.tokenizers import TextCodec, looks_special
+from reagent.models.tokenization import Span, is_ordinary, locate_continuation, tokenize, tokenize_target
 
-LONGEST = 64  # characters of a piece that is known again from its id
+LONGEST = 64  # characters of a registered piece
 
 
 class Vocabulary(Protocol):
-    """Between text, ids, and what a server lists."""
+    """Conversion between texts, ids and the tokens of a response."""
 
     @property
-    def about(self) -> str:
-        """What a token is, for people."""
+    def description(self) -> str:
+        """What a token is, for the record of an explanation."""
         ...
 
     @property
     def ordinary(self) -> dict[int, str]:
-        """The tokens that are known and printable text."""
+        """The known tokens that are printable text."""
         ...
 
     @property
-    def fixed(self) -> Container[int]:
-        """Tokens for which nothing ever stands in: special ones, and roles."""
+    def never_replaced(self) -> Container[int]:
+        """Tokens that are never replaced: special tokens and roles."""
         ...
 
-    def read(self, text: str) -> tuple[Token, ...]:
+    def tokenize(self, text: str) -> tuple[Token, ...]:
         """The tokens of a prompt."""
         ...
 
-    def read_target(self, prompt: str, ids: Sequence[int], target: str, special: bool, /) -> tuple[Token, ...]:
-        """The tokens of a target that follows the prompt's `ids`; `special`: these begin as every text does."""
+    def tokenize_target(self, prompt: str, ids: Sequence[int], target: str, special: bool, /) -> tuple[Token, ...]:
+        """The tokens of a target that follows the prompt's `ids`; `special`: the prompt begins with special tokens."""
         ...
 
-    def follow(self, prompt: str, ids: Sequence[int], reply: Reply, special: bool, /) -> tuple[str, tuple[Token, ...]]:
-        """The continuation that a server generated, and its tokens."""
+    def parse_continuation(
+        self, prompt: str, ids: Sequence[int], response: ParsedResponse, special: bool, /
+    ) -> tuple[str, tuple[Token, ...]]:
+        """The continuation in a response, and its tokens."""
         ...
 
-    def text(self, ids: Sequence[int]) -> str:
-        """What to send where prompts are text."""
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text to send if prompts are sent as text."""
         ...
 
-    def is_listed_as(self, listed: Listed, token: int) -> bool: ...
+    def matches(self, listed: TokenLogprob, token: int) -> bool:
+        """Whether a listed token is `token`."""
+        ...
 
-    def id_of(self, listed: Listed, instead_of: int, /) -> int | None:
-        """The token that a server lists where another stands; None if it is special, or no token of ours."""
+    def replacement_id(self, listed: TokenLogprob, original: int, /) -> int | None:
+        """The id of a listed token as a replacement of `original`; None if it is special or unknown."""
         ...
 
 
-class Tokens:
+class TokenVocabulary:
     """The model's own tokens, through a codec."""
 
-    def __init__(self, codec: SpellingCodec, about: str) -> None:
-        self.codec, self.about = codec, about
+    def __init__(self, codec: TextCodec, description: str) -> None:
+        self.codec, self.description = codec, description
 
     @property
     def ordinary(self) -> dict[int, str]:
-        return {i: text for i, text in self.codec.spelled.items() if is_ordinary(text)}
+        return {i: text for i, text in self.codec.token_texts.items() if is_ordinary(text)}
 
     @property
-    def fixed(self) -> Container[int]:
+    def never_replaced(self) -> Container[int]:
         return self.codec.special_ids
 
-    def read(self, text: str) -> tuple[Token, ...]:
-        return read(self.codec, text)
+    def tokenize(self, text: str) -> tuple[Token, ...]:
+        return tokenize(self.codec, text)
 
-    def read_target(self, prompt: str, ids: Sequence[int], target: str, special: bool, /) -> tuple[Token, ...]:
-        return read_target(self.codec, prompt, special, ids, target)
+    def tokenize_target(self, prompt: str, ids: Sequence[int], target: str, special: bool, /) -> tuple[Token, ...]:
+        return tokenize_target(self.codec, prompt, special, ids, target)
 
-    def follow(self, prompt: str, ids: Sequence[int], reply: Reply, special: bool, /) -> tuple[str, tuple[Token, ...]]:
-        new = [None if place.own is None else self.codec.learn(place.own) for place in reply.places]
-        if not reply.text:
+    def parse_continuation(
+        self, prompt: str, ids: Sequence[int], response: ParsedResponse, special: bool, /
+    ) -> tuple[str, tuple[Token, ...]]:
+        new = [None if p.actual is None else self.codec.find_id(p.actual) for p in response.positions]
+        if not response.text:
             return "", ()
-        if None in new:  # not every token is known by its text
-            return reply.text, self.read_target(prompt, ids, reply.text, special)
+        if None in new:  # some ids are unknown
+            return response.text, self.tokenize_target(prompt, ids, response.text, special)
         known = [i for i in new if i is not None]
         while known and known[-1] in self.codec.special_ids:
-            known.pop()  # an end token is no part of the text
-        return follow(self.codec, ids, known)
+            known.pop()  # an end token is not part of the text
+        return locate_continuation(self.codec, ids, known)
 
-    def text(self, ids: Sequence[int]) -> str:
-        before = self._start  # the server puts it before every text by itself
+    def decode(self, ids: Sequence[int]) -> str:
+        before = self._start  # the server adds it to every text
         return self.codec.decode(ids[len(before) :] if list(ids[: len(before)]) == before else ids)
 
-    def is_listed_as(self, listed: Listed, token: int) -> bool:
-        return listed.text == self.codec.spell(token) if listed.id is None else listed.id == token
+    def matches(self, listed: TokenLogprob, token: int) -> bool:
+        return listed.text == self.codec.token_text(token) if listed.id is None else listed.id == token
 
-    def id_of(self, listed: Listed, _instead_of: int, /) -> int | None:
-        found = self.codec.learn(listed)
-        return None if found in self.codec.special_ids else found
+    def replacement_id(self, listed: TokenLogprob, _original: int, /) -> int | None:
+        token = self.codec.find_id(listed)
+        return None if token in self.codec.special_ids else token
 
     @cached_property
     def _start(self) -> list[int]:
@@ -107,73 +112,75 @@ class Tokens:
         return whole[: len(whole) - len(plain)]
 
 
-class Pieces:
-    """Pieces of text. The messages of a chat begin with `roles`, which are pieces too, but of no text."""
+class TextVocabulary:
+    """Pieces of text. Every message of a chat begins with a role, which is a token without text."""
 
     def __init__(
         self,
-        cut: Callable[[str], Sequence[Span]],
-        cut_target: Callable[[Sequence[int], str], Sequence[str]],
-        about: str,
-        respaced: bool = False,
+        split: Callable[[str], Sequence[Span]],
+        split_target: Callable[[Sequence[int], str], Sequence[str]],
+        description: str,
+        restores_spaces: bool = False,
     ) -> None:
-        self.cut, self.cut_target, self.about = cut, cut_target, about
-        self.respaced = respaced  # answers of a chat begin without the space that a word in a text has
+        self.split, self.split_target, self.description = split, split_target, description
+        self.restores_spaces = restores_spaces  # an answer of a chat begins without the space of a word in a text
         self.roles: dict[int, str] = {}
         self._texts: dict[int, str] = {}
-        self._once_said: dict[int, str] = {}
-        self.answer = self._id("\0answer")  # begins the answer of a chat
+        self._registered: dict[int, str] = {}
+        self.answer_id = self._id("\0answer")  # begins the answer of a chat
 
     @property
     def ordinary(self) -> dict[int, str]:
         return {i: text for i, text in sorted(self._texts.items()) if is_ordinary(text)}
 
     @property
-    def fixed(self) -> Container[int]:
+    def never_replaced(self) -> Container[int]:
         return self.roles
 
-    def read(self, text: str) -> tuple[Token, ...]:
-        return tuple(self._token(text[a:b], a) for a, b in self.cut(text))
+    def tokenize(self, text: str) -> tuple[Token, ...]:
+        return tuple(self._token(text[a:b], a) for a, b in self.split(text))
 
-    def read_target(self, _prompt: str, ids: Sequence[int], target: str, _special: bool, /) -> tuple[Token, ...]:
-        return self.in_a_row(self.cut_target(ids, target))
+    def tokenize_target(self, _prompt: str, ids: Sequence[int], target: str, _special: bool, /) -> tuple[Token, ...]:
+        return self.consecutive_tokens(self.split_target(ids, target))
 
-    def follow(
-        self, _prompt: str, _ids: Sequence[int], reply: Reply, _special: bool, /
+    def parse_continuation(
+        self, _prompt: str, _ids: Sequence[int], response: ParsedResponse, _special: bool, /
     ) -> tuple[str, tuple[Token, ...]]:
-        tokens = self.in_a_row([p.text for p in reply.places if p.text and not looks_special(p.text)])
+        tokens = self.consecutive_tokens([p.text for p in response.positions if p.text and not looks_special(p.text)])
         return "".join(token.text for token in tokens), tokens
 
-    def text(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int]) -> str:
         try:
-            return "".join(self._texts[i] if i in self._texts else self._once_said[i] for i in ids)
+            return "".join(self._texts[i] if i in self._texts else self._registered[i] for i in ids)
         except KeyError as error:
-            raise InputError("the sequence has a piece of text that this model has not read: read it first") from error
+            raise InputError(
+                "the sequence has a piece of text that this model has not seen: make a case of it first"
+            ) from error
 
-    def is_listed_as(self, listed: Listed, token: int) -> bool:
+    def matches(self, listed: TokenLogprob, token: int) -> bool:
         return listed.text == self._texts.get(token)
 
-    def id_of(self, listed: Listed, instead_of: int, /) -> int | None:
+    def replacement_id(self, listed: TokenLogprob, original: int, /) -> int | None:
         text = listed.text
-        if self.respaced:
-            text = (" " if self._texts.get(instead_of, "")[:1] == " " else "") + text.strip()
+        if self.restores_spaces:
+            text = (" " if self._texts.get(original, "")[:1] == " " else "") + text.strip()
         return self._id(text) if is_ordinary(text) and not looks_special(text.strip()) else None
 
-    def in_a_row(self, texts: Sequence[str]) -> tuple[Token, ...]:
-        """Pieces that follow each other from 0 on."""
+    def consecutive_tokens(self, texts: Sequence[str]) -> tuple[Token, ...]:
+        """Pieces that follow each other without gaps, from character 0."""
         tokens: list[Token] = []
         for text in texts:
             tokens.append(self._token(text, tokens[-1].end if tokens else 0))
         return tuple(tokens)
 
-    def remember(self, text: str) -> None:
-        """Know any piece of a text again: an explanation from a file has ids, whose pieces another run has cut."""
+    def register_text(self, text: str) -> None:
+        """Register all pieces of a text by their ids: an explanation from a file has ids of another run."""
         for start in range(len(text)):
             for end in range(start + 1, min(start + LONGEST, len(text)) + 1):
-                self._once_said.setdefault(_id_of(text[start:end]), text[start:end])
+                self._registered.setdefault(_id_of(text[start:end]), text[start:end])
 
-    def role(self, name: str, text: str, start: int, marker: int | None = None) -> Token:
-        """The beginning of a message; `text` is what stands between it and the one before."""
+    def role_token(self, name: str, text: str, start: int, marker: int | None = None) -> Token:
+        """The token at the beginning of a message; `text` is the separator before it."""
         marker = self._id(f"\0{name}") if marker is None else marker
         self._texts[marker], self.roles[marker] = "", name
         return Token((marker,), text or name, start, start + len(text), protected=True)
