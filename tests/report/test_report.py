@@ -1,4 +1,4 @@
-"""Whole reports: what is written, that it is safe and whole, and that odd runs are told of."""
+"""Whole reports: their files, their safety, and reports of unusual runs."""
 
 import csv
 import json
@@ -11,11 +11,11 @@ from pathlib import Path
 
 import polars
 import pytest
-from report.runs import PROMPT, Kept, cell, explained, several, stored
 
 from reagent.bench.records import Cell
 from reagent.errors import FileError, InputError
-from reagent.report import report_files, write_report
+from reagent.report import render_files, write_report
+from report.runs import PROMPT, Kept, cell, explained, several, stored
 from views.browser import Reader
 from views.samples import HOSTILE
 
@@ -89,7 +89,7 @@ def test_csv_and_parquet_hold_the_same_long_form(report: Path) -> None:
     assert values.filter(polars.col("metric") == "soft_ns").height == 4 * 5
 
 
-def test_the_page_stands_alone(report: Path) -> None:
+def test_the_page_is_self_contained(report: Path) -> None:
     page = Reader((report / "index.html").read_text())
     links = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
     ids = {attributes.get("id") for _, attributes in page.elements}
@@ -104,10 +104,10 @@ def test_the_page_stands_alone(report: Path) -> None:
     assert len(ids) == len([a for _, a in page.elements if a.get("id")]) + 1, "an id is used twice"
 
 
-def test_what_is_left_out_is_told(report: Path) -> None:
+def test_missing_parts_are_listed_with_the_reason(report: Path) -> None:
     source = (report / "index.html").read_text()
     assert "Left out" in source
-    assert "none of the models is one of its six" in source
+    assert "no model is one of the paper’s six" in source
     assert "out of memory" in source
 
 
@@ -127,7 +127,7 @@ def test_running_again_replaces_the_report_and_nothing_else(report: Path, tmp_pa
     }  # fmt: skip
 
 
-def test_a_list_that_names_other_folders_is_not_believed(tmp_path: Path) -> None:
+def test_a_manifest_that_names_other_folders_is_ignored(tmp_path: Path) -> None:
     out, other = tmp_path / "out", tmp_path / "precious.txt"
     out.mkdir()
     other.write_text("mine")
@@ -139,10 +139,10 @@ def test_a_list_that_names_other_folders_is_not_believed(tmp_path: Path) -> None
 
 def test_two_reports_of_one_run_are_equal() -> None:
     cells = [cell(ALL, method=method, marked=True) for method in ("reagent", "lime")]
-    assert report_files(Kept(cells), "run") == report_files(Kept(cells[::-1]), "run")
+    assert render_files(Kept(cells), "run") == render_files(Kept(cells[::-1]), "run")
 
 
-# --- odd runs ---
+# --- unusual runs ---
 
 
 def test_an_empty_run_is_one_clear_line(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
     assert (tmp_path / "out").read_text() == "mine"
 
 
-ODD = {
+UNUSUAL = {
     "only failures": [cell(example=i, error="the model did not load") for i in range(3)],
     "one example": [cell(ALL, marked=True)],
     "no metrics at all": [cell(None), cell(None, method="lime")],
@@ -173,23 +173,23 @@ ODD = {
 }
 
 
-@pytest.mark.parametrize("name", ODD)
-def test_odd_runs_have_a_report_too(name: str) -> None:
-    files = report_files(Kept(ODD[name]), "run")
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_unusual_runs_have_a_report(name: str) -> None:
+    files = render_files(Kept(UNUSUAL[name]), "run")
     page = str(files["index.html"])
     words = " ".join(text for texts in Reader(page).texts.values() for text in texts)
     assert not re.search(NOT_A_NUMBER, words)
     assert "Left out" in page
 
 
-def test_only_failures_are_told_with_their_reason() -> None:
-    files = report_files(Kept(ODD["only failures"]), "run")
+def test_a_run_of_failures_lists_their_errors() -> None:
+    files = render_files(Kept(UNUSUAL["only failures"]), "run")
     assert "the model did not load" in str(files["tables/failures.md"])
     assert "No cell is done, 3 failed" in str(files["index.html"])
     assert not any(name.startswith("figures/") for name in files)
 
 
-# --- hostile words ---
+# --- hostile text ---
 
 
 @pytest.fixture(scope="module")
@@ -200,8 +200,8 @@ def hostile() -> list[Cell]:
     return [*cells, cell(example="x", error=f"{HOSTILE}\n| a | b |", **names)]
 
 
-def test_hostile_words_are_words(hostile: list[Cell]) -> None:
-    files = report_files(Kept(hostile), "run")
+def test_hostile_text_is_escaped(hostile: list[Cell]) -> None:
+    files = render_files(Kept(hostile), "run")
     page = Reader(str(files["index.html"]))
     assert "script" not in page.tags()
     assert all(not tag.startswith("red") for tag in page.tags())
@@ -217,7 +217,7 @@ def test_hostile_words_are_words(hostile: list[Cell]) -> None:
 def test_the_document_compiles(hostile: list[Cell], report: Path, tmp_path: Path) -> None:
     for folder in (report, tmp_path):
         if folder == tmp_path:
-            for name, content in report_files(Kept(hostile), "run").items():
+            for name, content in render_files(Kept(hostile), "run").items():
                 (tmp_path / name).parent.mkdir(exist_ok=True)
                 (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
         command = [
@@ -233,7 +233,7 @@ def test_the_document_compiles(hostile: list[Cell], report: Path, tmp_path: Path
 
 def test_prompts_are_shown_as_they_are() -> None:
     odd = "a <b>bold</b> & “quoted” שלום 漢字 _x_"
-    files = report_files(Kept([cell({"soft_ns": (0.2, 0.1)}, why=explained(odd, " ok"))]), "run")
+    files = render_files(Kept([cell({"soft_ns": (0.2, 0.1)}, why=explained(odd, " ok"))]), "run")
     shown = "".join(Reader(str(files["index.html"])).texts["span"])
     assert "<b>bold</b>" in shown
     assert "漢字" in shown
