@@ -18,7 +18,7 @@ from reagent.report.figures.examples import distribution_figure, heat_map, shade
 from reagent.report.formats.inline_svg import inline_svg
 from reagent.report.load import Run, load_run
 from reagent.views.plots import COLOUR
-from report.runs import ANTECEDENT, DISTRACTOR, PROMPT, Kept, cell, explained, several
+from report.runs import ANTECEDENT, DISTRACTOR, PROMPT, ListRecords, cell, make_explanation, several
 
 
 @pytest.fixture
@@ -36,15 +36,15 @@ def canvases(monkeypatch: pytest.MonkeyPatch) -> list[Canvas]:
 
 
 def numbers(cells: list[Cell]) -> tuple[Run, list[EntryResult]]:
-    run = load_run(Kept(cells))
+    run = load_run(ListRecords(cells))
     return run, compare_with_random(run)
 
 
 def test_bars_are_as_long_as_the_log_ratio_and_pale_without_significance(canvases: list[Canvas]) -> None:
-    sure = [{"soft_ns": (0.2 + 0.01 * i, 0.1 + 0.005 * i)} for i in range(8)]
-    unsure = [{"soft_ns": (0.1 + d, 0.09)} for d in (0.05, -0.05) * 4]
-    run, found = numbers([*several(8, sure, method="reagent"), *several(8, unsure, method="lime")])
-    (figure,) = bar_figures(run, found, SOFT)
+    significant = [{"soft_ns": (0.2 + 0.01 * i, 0.1 + 0.005 * i)} for i in range(8)]
+    not_significant = [{"soft_ns": (0.1 + d, 0.09)} for d in (0.05, -0.05) * 4]
+    cells = [*several(8, significant, method="reagent"), *several(8, not_significant, method="lime")]
+    (figure,) = bar_figures(*numbers(cells), SOFT)
     assert isinstance(figure, Figure)
     bars = canvases[0].figure.axes[0].patches
     assert [bar.get_width() for bar in bars] == pytest.approx([math.log(2), math.log(1 / 0.9)])  # type: ignore[attr-defined]
@@ -138,9 +138,9 @@ def test_without_a_curve_convergence_is_left_out() -> None:
 
 
 def test_the_example_with_a_distractor_is_shown_and_shaded(canvases: list[Canvas]) -> None:
-    plain = [cell({}, dataset="wikibio", level="sequence", example=i, said=" a b c d e f g") for i in range(2)]
+    plain = [cell({}, dataset="wikibio", level="sequence", example=i, output=" a b c d e f g") for i in range(2)]
     cells = [*plain, cell({}, example="x", marked=True), cell({}, example="x", marked=True, method="lime")]
-    records = Kept(cells)
+    records = ListRecords(cells)
     examples = load_examples(records, load_run(records))
     figure = distribution_figure(examples)
     assert "The distractor is shaded." in figure.caption  # type: ignore[union-attr]
@@ -158,7 +158,7 @@ def test_the_example_with_a_distractor_is_shown_and_shaded(canvases: list[Canvas
 
 
 def test_a_heat_map_has_a_row_for_each_method(canvases: list[Canvas]) -> None:
-    records = Kept([cell({}, method=method, top=" music.") for method in ("reagent", "lime", "random")])
+    records = ListRecords([cell({}, method=method, top=" music.") for method in ("reagent", "lime", "random")])
     (example,) = load_examples(records, load_run(records))
     figure = heat_map(example)
     axes = canvases[0].figure.axes[0]
@@ -173,9 +173,9 @@ def test_a_heat_map_has_a_row_for_each_method(canvases: list[Canvas]) -> None:
 
 def test_only_evaluated_targets_count() -> None:
     """Row 0 and row 5 are evaluated; what other rows say is not shown."""
-    why = explained(PROMPT, " one two three four five six", top=" Japan")
+    why = make_explanation(PROMPT, " one two three four five six", top=" Japan")
     cells = [cell({}, level="sequence", why=why)]
-    records = Kept(cells)
+    records = ListRecords(cells)
     (example,) = load_examples(records, load_run(records))
     n = len(why.input)
     expected = [(why.scores[0][i] + why.scores[5][i]) / 2 for i in range(n)]
@@ -184,7 +184,7 @@ def test_only_evaluated_targets_count() -> None:
 
 
 def test_an_inline_figure_follows_the_page_and_keeps_its_ids_to_itself() -> None:
-    records = Kept([cell({})])
+    records = ListRecords([cell({})])
     (example,) = load_examples(records, load_run(records))
     figure = heat_map(example)
     text = inline_svg(figure)

@@ -16,20 +16,20 @@ from reagent.report.tables.pairwise import pairwise_table, run_pairwise_tests
 from reagent.report.tables.rationales import rationale_tables
 from reagent.report.tables.results import average_tables, full_table, lds_table, paper_table
 from reagent.report.tables.sharpness import sharpness_table
-from report.runs import PROMPT, Kept, cell, explained, several
+from report.runs import PROMPT, ListRecords, cell, make_explanation, several
 
 DOUBLE = [{"soft_ns": (2 * v, v), "soft_nc": (v, v)} for v in (0.1, 0.11, 0.12, 0.13, 0.14, 0.15, 0.16, 0.17)]
 EQUAL = [{"soft_ns": (0.1 + d, 0.1), "soft_nc": (0.2, 0.1)} for d in (0.02, -0.02) * 4]
 
 
 def numbers(cells: list[Cell]) -> tuple[Run, list[EntryResult]]:
-    run = load_run(Kept(cells))
+    run = load_run(ListRecords(cells))
     return run, compare_with_random(run)
 
 
 def pairwise(cells: list[Cell], family: MetricFamily) -> Table | Missing:
-    run, found = numbers(cells)
-    return pairwise_table(run, run_pairwise_tests(run, found), family)
+    run, results = numbers(cells)
+    return pairwise_table(run, run_pairwise_tests(run, results), family)
 
 
 def texts(table: Table | Missing) -> list[list[str]]:
@@ -65,12 +65,12 @@ def test_what_is_significant_only_before_the_correction_has_a_mark() -> None:
 
 
 def test_the_asterisk_is_the_wilcoxon_test() -> None:
-    run, found = numbers(study())
-    p = {(f.label, f.comparison.metric): f.comparison.wilcoxon.p for f in found}
+    run, results = numbers(study())
+    p = {(f.label, f.comparison.metric): f.comparison.wilcoxon.p for f in results}
     assert p["reagent", "soft_ns"] == pytest.approx(2 / 2**8)
     assert p["reagent", "soft_nc"] == 1
     assert p["lime", "soft_ns"] > 0.05
-    record = next(r for r in full_table(run, found, SOFT).records if r["p"] == p["reagent", "soft_ns"])  # type: ignore[union-attr]
+    record = next(r for r in full_table(run, results, SOFT).records if r["p"] == p["reagent", "soft_ns"])  # type: ignore[union-attr]
     assert record["adjusted_p"] == pytest.approx(4 / 2**8)  # Holm: two tests of Soft-NS, one per method
     assert record["log_ratio_low"] == pytest.approx(math.log(2))
     assert record["significant"]
@@ -81,8 +81,8 @@ def test_the_best_average_of_a_column_is_bold_also_where_lower_is_better() -> No
     assert bold(over_models) == ["0.693", "0.693"]
     low, high = ({"sufficiency": (0.05, 0.1)}, {"sufficiency": (0.2, 0.1)})
     cells = [*several(3, [low] * 3, method="reagent"), *several(3, [high] * 3, method="lime")]
-    run, found = numbers(cells)
-    table, _ = average_tables(run, found, REPLACEMENT)
+    run, results = numbers(cells)
+    table, _ = average_tables(run, results, REPLACEMENT)
     assert bold(table) == ["-0.693"]
     assert any("lower is better" in note for note in table.notes)
 
@@ -106,11 +106,11 @@ def test_what_is_missing_somewhere_is_marked_and_never_best() -> None:
     good, poor = {"soft_ns": (0.9, 0.1)}, {"soft_ns": (0.2, 0.1)}
     cells = [*several(4, [poor] * 4, method="lime"), *several(3, [good] * 3, method="reagent")]
     cells.append(cell(example=3, method="reagent", error="out of memory"))
-    run, found = numbers(cells)
-    over_models, _ = average_tables(run, found, SOFT)
+    run, results = numbers(cells)
+    over_models, _ = average_tables(run, results, SOFT)
     assert bold(over_models) == []
     assert texts(over_models)[0][1].endswith("†")
-    assert texts(full_table(run, found, SOFT))[0][2].endswith("†")
+    assert texts(full_table(run, results, SOFT))[0][2].endswith("†")
 
 
 def test_seeds_are_averaged_and_are_not_cases() -> None:
@@ -119,9 +119,9 @@ def test_seeds_are_averaged_and_are_not_cases() -> None:
         for seed, value in enumerate((0.1, 0.3))
         for c in several(4, [{"soft_ns": (value, 0.1)}] * 4)
     ]
-    _, found = numbers(cells)
-    assert [(f.comparison.cases, f.seeds) for f in found] == [(4, 2)]
-    assert found[0].log_ratio == pytest.approx(math.log(2))
+    _, results = numbers(cells)
+    assert [(f.comparison.cases, f.seeds) for f in results] == [(4, 2)]
+    assert results[0].log_ratio == pytest.approx(math.log(2))
 
 
 def test_one_example_has_no_interval() -> None:
@@ -137,19 +137,19 @@ def test_the_order_of_the_records_changes_nothing() -> None:
 
 
 def test_a_ratio_without_a_logarithm_has_a_note() -> None:
-    run, found = numbers(several(3, [{"soft_ns": (0.0, 0.1)}] * 3))
-    table = full_table(run, found, SOFT)
+    run, results = numbers(several(3, [{"soft_ns": (0.0, 0.1)}] * 3))
+    table = full_table(run, results, SOFT)
     assert texts(table)[0][2].startswith("–")
     assert any("undefined" in note for note in table.notes)  # type: ignore[union-attr]
 
 
 def test_missing_metrics_are_named() -> None:
-    run, found = numbers([cell({"ante": (1.0, 0.3)})])
-    missing = full_table(run, found, SOFT)
+    run, results = numbers([cell({"ante": (1.0, 0.3)})])
+    missing = full_table(run, results, SOFT)
     assert isinstance(missing, Missing)
     assert "Soft-NS" in missing.reason
-    assert list(average_tables(run, found, SOFT)) == []
-    assert isinstance(lds_table(run, found), Missing)
+    assert list(average_tables(run, results, SOFT)) == []
+    assert isinstance(lds_table(run, results), Missing)
 
 
 def test_correlations_have_means_and_no_ratios() -> None:
@@ -240,8 +240,8 @@ def test_without_a_greedy_search_its_lengths_are_left_out() -> None:
 
 def test_length_over_the_smallest_there_is() -> None:
     cells = []
-    for example, (found, smallest) in enumerate([(3, 2), (2, 2), (4, 1)]):
-        cells += [cell(MARKS, example=example, **greedy(found))]  # type: ignore[arg-type]
+    for example, (length, smallest) in enumerate([(3, 2), (2, 2), (4, 1)]):
+        cells += [cell(MARKS, example=example, **greedy(length))]  # type: ignore[arg-type]
         cells += [cell(MARKS, example=example, **greedy(smallest, True))]  # type: ignore[arg-type]
     cells.append(cell(MARKS, example=3, **greedy(9)))  # type: ignore[arg-type]
     cells.append(cell(example=3, method="greedy", label="exhaustive", error="too many sets"))
@@ -289,34 +289,36 @@ def test_points_of_a_curve_are_not_entries() -> None:
     for steps in (50, 100, 150):
         settings = {"preset": "paper", "ratio": 0.3, "max_steps": steps, "runs": 1, "stop": False}
         cells += several(2, [{"soft_ns": (0.2, 0.1)}] * 2, label=f"roberta {steps}", settings=settings)
-    run = without_curve_points(load_run(Kept(cells)))
+    run = without_curve_points(load_run(ListRecords(cells)))
     assert run.labels == ["roberta 150"]
 
 
 def test_cost_is_the_mean_over_cells() -> None:
-    cells = [cell({}, example=i, why=explained(passes=passes)) for i, passes in enumerate((100, 300))]
-    assert texts(cost_table(load_run(Kept(cells)))) == [
+    cells = [cell({}, example=i, why=make_explanation(passes=passes)) for i, passes in enumerate((100, 300))]
+    assert texts(cost_table(load_run(ListRecords(cells)))) == [
         ["longra", "reagent", "2", "200", "100", "300", "0.50", "–", "2 condition"]
     ]
 
 
 def test_cost_is_listed_by_task_with_the_stop_reasons() -> None:
     ends = ["settled", "unsettled", "settled"]
-    cells = [cell({}, example=i, why=explained(stopped=end)) for i, end in enumerate(ends)]
-    cells += [cell({}, dataset="tellmewhy", example=0, method="lime", why=explained(passes=258, stopped="fixed"))]
-    found = [[row[0], row[1], row[3], row[-1]] for row in texts(cost_table(load_run(Kept(cells))))]
-    assert found == [["longra", "reagent", "100", "2 settled, 1 unsettled"], ["tellmewhy", "lime", "258", ""]]
+    cells = [cell({}, example=i, why=make_explanation(stopped=end)) for i, end in enumerate(ends)]
+    cells += [
+        cell({}, dataset="tellmewhy", example=0, method="lime", why=make_explanation(passes=258, stopped="fixed"))
+    ]
+    rows = [[row[0], row[1], row[3], row[-1]] for row in texts(cost_table(load_run(ListRecords(cells))))]
+    assert rows == [["longra", "reagent", "100", "2 settled, 1 unsettled"], ["tellmewhy", "lime", "258", ""]]
 
 
 def test_cost_has_the_error_of_the_largest_effect() -> None:
-    why = explained()
+    why = make_explanation()
     cells = []
     for i, share in enumerate((0.1, 0.2, 0.9)):
         with_errors = replace(
             why, effects=why.scores, stderr=tuple(tuple(share * x for x in row) for row in why.scores)
         )
         cells.append(cell({}, example=i, why=with_errors))
-    assert texts(cost_table(load_run(Kept(cells))))[0][-2] == "20%"
+    assert texts(cost_table(load_run(ListRecords(cells))))[0][-2] == "20%"
 
 
 def test_pairwise_tests_use_the_examples_that_both_have() -> None:
@@ -387,8 +389,8 @@ def test_the_leaderboard_leaves_out_entries_with_fewer_examples() -> None:
         *numbers([*cells, *elsewhere, *several(2, [{"soft_ns": (0.3, 0.1)}] * 2, method="greedy", dataset="wikibio")])
     )
     assert isinstance(table, Table)
-    found = {row[0]: row[1] for row in texts(table)}
-    assert found == {"reagent": "2†", "occlusion": "1†", "lime": "0", "greedy": "1†"}
+    totals = {row[0]: row[1] for row in texts(table)}
+    assert totals == {"reagent": "2†", "occlusion": "1†", "lime": "0", "greedy": "1†"}
     assert {"label": "greedy", "metric": "sufficiency", "best": 0, "of": 0} in table.records
     assert isinstance(leaderboard_table(*numbers(several(3, DOUBLE[:3]))), Missing)
     # Two that lack one example each have the same number of examples, and not the same examples.
@@ -418,7 +420,7 @@ def test_all_entries_on_the_examples_of_the_one_with_fewer() -> None:
 
 
 def test_the_first_entry_of_the_suite_is_the_reference() -> None:
-    run = load_run(Kept(study(), {"suite": "planted", "labels": ["lime", "reagent"]}))
+    run = load_run(ListRecords(study(), {"suite": "planted", "labels": ["lime", "reagent"]}))
     assert texts(pairwise_table(run, run_pairwise_tests(run, compare_with_random(run)), SOFT))[0][1] == "reagent"
     assert isinstance(pairwise(several(3, DOUBLE[:3]), SOFT), Missing)
 
@@ -426,7 +428,7 @@ def test_the_first_entry_of_the_suite_is_the_reference() -> None:
 def test_a_metric_that_follows_sharpness_correlates_with_it() -> None:
     cells = []
     for i, method in enumerate(("reagent", "lime", "attention", "occlusion", "random")):
-        why = explained(method={"id": method})
+        why = make_explanation(method={"id": method})
         peak = 0.9 - 0.15 * i  # flatter and flatter
         rest = (1 - peak) / (len(why.input) - 1)
         why = replace(why, scores=((peak, *[rest] * (len(why.input) - 1)),))
