@@ -1,7 +1,9 @@
 # Every target makes the .venv it needs by itself. PYTHON chooses the interpreter (3.11 or newer).
 PYTHON ?= python3
 BIN := .venv/bin
+BASE := .venv/.base
 STAMP := .venv/.installed
+PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test check benchmark study clean
@@ -11,15 +13,20 @@ help:  ## list the targets
 
 install: $(STAMP)  ## create .venv and install everything, exact versions
 
-$(STAMP): pyproject.toml constraints.txt
+$(BASE): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit("error: Python 3.11 or newer is needed, PYTHON=... chooses another" if sys.version_info < (3, 11) else 0)'
 	@echo 'installing into .venv: a few minutes the first time'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(PIP) torch
+	$(PIP) --editable .
 	@touch $@
 
-demo: $(STAMP)  ## explain one answer of the embedded model, on the terminal and in demo.html
+$(STAMP): $(BASE)
+	@echo 'installing the development tools into .venv'
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+demo: $(BASE)  ## explain one answer of the embedded model, on the terminal and in demo.html
 	@$(BIN)/reagent explain --file examples/prompt.txt --max-new-tokens 1 --html demo.html
 	@echo 'wrote demo.html: open it in a browser'
 

@@ -83,18 +83,18 @@ def main() -> None:
     text = document(arguments.sentences)
 
     def explain(**how: Any) -> Explanation:
-        return reagent.explain(model, text + QUESTION, target=TARGET, spans=[(0, len(text))], **how)
+        return reagent.explain(model, text + QUESTION, target=TARGET, prompt_spans=[(0, len(text))], **how)
 
     if "short" not in result:
         done(short=described(lambda: reagent.explain(model, FORTY_TWO, max_new_tokens=1))[1])
     if "coarse to fine" not in result:
-        why, found = described(lambda: explain(levels=["sentence", "token"]))
+        why, found = described(lambda: explain(units=["sentence", "token"]))
         done(tokens=sum(len(unit.ids) for unit in why.input), probability=float(np.exp(why.output[0].logprob or 0)))
         done(**{"coarse to fine": found})
         done(passes_over_short=why.cost.forward_passes / result["short"]["forward_passes"])
     if "tokens only" not in result:
         probes = result["coarse to fine"]["forward_passes"] - 2
-        done(**{"tokens only": described(lambda: explain(levels=["token"], probes=probes))[1]})
+        done(**{"tokens only": described(lambda: explain(units=["token"], probes=probes))[1]})
     print(json.dumps(result))
 
 

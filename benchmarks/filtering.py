@@ -15,7 +15,7 @@ from dataclasses import replace
 from statistics import median
 
 import reagent
-from reagent.data import Dataset, Example, keep_known, load_dataset, sample
+from reagent.data import Dataset, Example, keep_predicted, load_dataset, sample
 from reagent.models.base import Model
 
 
@@ -38,7 +38,7 @@ def of_equal_length(dataset: Dataset, model: Model, count: int) -> Dataset:
 
 def speed(model: Model, count: int, rounds: int) -> dict[str, object]:
     whole = of_equal_length(load_dataset("longra"), model, count)
-    keep_known(sample(whole, 4, seed=1), model)  # the first passes of a process are slow
+    keep_predicted(sample(whole, 4, seed=1), model)  # the first passes of a process are slow
     alone: set[str] = set()
     together: set[str] = set()
     rates: dict[str, list[float]] = {"one_by_one": [], "batched": []}
@@ -47,7 +47,7 @@ def speed(model: Model, count: int, rounds: int) -> dict[str, object]:
         begin = time.process_time()
         alone |= one_by_one(part, model)
         middle = time.process_time()
-        together = {example.id for example in keep_known(whole, model).examples}
+        together = {example.id for example in keep_predicted(whole, model).examples}
         end = time.process_time()
         rates["one_by_one"].append(60 * len(part) / (middle - begin))
         rates["batched"].append(60 * len(whole) / (end - middle))
@@ -62,7 +62,7 @@ def speed(model: Model, count: int, rounds: int) -> dict[str, object]:
 
 def counts(model: Model, count: int) -> dict[str, object]:
     whole = sample(load_dataset("longra"), count, seed=0)
-    kept = keep_known(whole, model)
+    kept = keep_predicted(whole, model)
     of, known = (Counter(example.group for example in which.examples) for which in (whole, kept))
     relations = {group: {"of": of[group], "kept": known[group]} for group in of}
     return {"examples": len(whole), "kept": len(kept), "relations": relations}

@@ -22,11 +22,11 @@ import numpy as np
 import torch
 
 import reagent
-from reagent.bench.plan import jobs_of, load_sources
-from reagent.bench.records import Known
+from reagent.bench.plan import load_sources, plan_jobs
+from reagent.bench.records import ModelRecord
 from reagent.bench.suite import Entry, load_suite
 from reagent.bench.worker import Worker
-from reagent.data import keep_known, load_dataset, sample
+from reagent.data import keep_predicted, load_dataset, sample
 from reagent.models.huggingface import HuggingFaceModel
 
 LENGTH = 45
@@ -83,8 +83,8 @@ def job_batches(model: HuggingFaceModel, dataset: str) -> dict[str, Any]:
     sources = load_sources(suite)
     worker = Worker(suite.models[0], model)
     filters = [(source.name(None), source, 1) for source in sources if source.filtered]
-    known: Known = worker.known(filters)
-    jobs = jobs_of(suite, suite.models[0], sources, None, known)
+    known: ModelRecord = worker.inspect(filters)
+    jobs = plan_jobs(suite, suite.models[0], sources, None, known)
     with watched(model) as batches:
         begin = time.process_time()
         failed = [cell.error for job in jobs for cell in worker.do(job).cells if cell.error]
@@ -135,7 +135,7 @@ def filtering(model: HuggingFaceModel) -> dict[str, float]:
     for name, tokens in (("one_by_one", 1), ("sharing_batches", usual)):
         model.tokens_at_once = tokens
         begin = time.process_time()
-        keep_known(some, model)
+        keep_predicted(some, model)
         found[name] = round(60 * len(some) / (time.process_time() - begin), 1)
     model.tokens_at_once = usual
     return found

@@ -30,8 +30,8 @@ why = reagent.explain(
     model,
     prompt + QUESTION,
     target=" goats",
-    spans=spans,  # only the passages are replaced: the question stays as it is
-    levels=["span", "sentence", "word"],
+    prompt_spans=spans,  # only the passages are replaced: the question stays as it is
+    units=["span", "sentence", "word"],
     probes=96,  # shared out among the three levels
 )
 why.show()

@@ -14,7 +14,7 @@ SOURCE = Path(reagent.__file__).parent
 # A row imports only rows above it (and itself).
 ROWS = [
     {"_version", "errors"},
-    {"atomic_io", "validation"},
+    {"atomic_io", "validation", "plugins"},
     {"segmentation"},
     {"explanation"},
     {"explanation_json"},

@@ -66,8 +66,8 @@ def test_a_chat_is_explained_by_what_was_said(smollm2: Model) -> None:
         smollm2,
         [{"role": "user", "content": "My sister moved to France. What is the capital of that country?"}],
         target="The capital of France is Paris",
-        span="Paris",
-        unit="word",
+        target_span="Paris",
+        units="word",
         probes=48,
     )
     assert [message.role for message in why.messages] == ["user"]

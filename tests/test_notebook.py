@@ -73,7 +73,7 @@ def test_a_bar_moves_below_the_cell_and_is_gone_at_the_end(tmp_path: Path) -> No
 
 @pytest.mark.xdist_group("kernel")
 def test_the_bar_is_gone_when_something_fails_and_not_there_for_those_who_watch_themselves(tmp_path: Path) -> None:
-    client = Client(ASK.format(seconds=0, options=", progress=lambda now: None"), FAIL, folder=tmp_path)
+    client = Client(ASK.format(seconds=0, options=", on_progress=lambda now: None"), FAIL, folder=tmp_path)
     client.execute()
     assert displayed(client.nb.cells[0]) == []
     assert all(output["data"]["text/html"] == "" for output in displayed(client.nb.cells[1]))

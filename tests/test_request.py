@@ -1,7 +1,9 @@
 """Asked the way people ask: planted truths at every level, sums that add up, and bad questions refused in one line."""
 
 import math
+import re
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +12,9 @@ from reagent import explain
 from reagent.case import Floats, Ids
 from reagent.errors import InputError, UnknownNameError
 from reagent.explanation import Explanation, Token
+from reagent.methods import Attention, Lime, Occlusion, ReagentFast, ReagentPaper, make_method
 from reagent.models.huggingface import HuggingFaceModel
+from reagent.replacers.uniform import UniformReplacer
 from reagent.testing.scripted import ScriptedModel
 
 WORDS = [f"w{i}" for i in range(30)] + [f"w{i}." for i in range(30)]
@@ -38,7 +42,7 @@ def first(why: Explanation) -> str:
 
 
 def test_the_sentence_that_matters_is_found() -> None:
-    why = explain(waits_for(16, 16), SENTENCES, target=" w0", unit="sentence", probes=60, replacer="random")
+    why = explain(waits_for(16, 16), SENTENCES, target=" w0", units="sentence", probes=60, replacer="random")
     assert first(why) == "w15 w16 w17."
     assert len(why.input) == 8
     assert [len(unit.ids) for unit in why.input] == [3] * 8
@@ -46,7 +50,7 @@ def test_the_sentence_that_matters_is_found() -> None:
 
 
 def test_the_word_that_matters_is_found() -> None:
-    why = explain(waits_for(16, 16), SENTENCES, target=" w0", unit="word", probes=120, replacer="random")
+    why = explain(waits_for(16, 16), SENTENCES, target=" w0", units="word", probes=120, replacer="random")
     assert first(why) == "w16"
 
 
@@ -57,7 +61,7 @@ def test_the_span_that_matters_is_found_and_the_rest_is_never_touched() -> None:
     seen: list[Ids] = []
     original = model.score
     model.score = lambda sequences, *rest: (seen.append(sequences), original(sequences, *rest))[1]  # type: ignore[method-assign]
-    why = explain(model, SENTENCES, target=" w0", spans=spans, probes=20, replacer="random")
+    why = explain(model, SENTENCES, target=" w0", prompt_spans=spans, probes=20, replacer="random")
     assert first(why) == "w15 w16"
     assert [unit.text.strip() for unit in why.input if not unit.protected] == ["w0 w1", "w15 w16"]
     touched = {int(i) for batch in seen for i in np.flatnonzero((batch != batch[0]).any(0))}
@@ -92,7 +96,7 @@ def test_summed_words_are_the_sums_of_their_tokens(tiny_model: HuggingFaceModel)
     ],
 )
 def test_any_text_can_be_cut_into_units(tiny_model: HuggingFaceModel, text: str, unit: str) -> None:
-    why = explain(tiny_model, text, max_new_tokens=1, unit=unit, probes=8)
+    why = explain(tiny_model, text, max_new_tokens=1, units=unit, probes=8)
     assert sum(why.scores[0]) == pytest.approx(1)
     shown = 0
     for piece in why.input:
@@ -106,7 +110,7 @@ def test_any_text_can_be_cut_into_units(tiny_model: HuggingFaceModel, text: str,
 
 
 def test_coarse_to_fine_finds_the_sentence_and_then_the_word() -> None:
-    why = explain(waits_for(16, 16), SENTENCES, target=" w0", levels=["sentence", "word"], probes=80, replacer="random")
+    why = explain(waits_for(16, 16), SENTENCES, target=" w0", units=["sentence", "word"], probes=80, replacer="random")
     assert why.cost.probes == 80
     assert first(why) == "w16"
     (level,) = why.levels
@@ -126,7 +130,7 @@ def test_a_protected_word_in_a_sentence_that_is_opened_scores_nothing() -> None:
             return tuple(replace(token, protected=token.text.strip() == "w15") for token in super()._tokens(text))
 
     model = Protects(WORDS, waits_for(16, 16).logits)
-    why = explain(model, SENTENCES, target=" w0", levels=["sentence", "token"], probes=80, replacer="random")
+    why = explain(model, SENTENCES, target=" w0", units=["sentence", "token"], probes=80, replacer="random")
     assert first(why) == "w16"
     assert sum(why.scores[0]) == pytest.approx(1)
     assert why.effects is not None
@@ -139,7 +143,9 @@ def test_passage_then_sentence_then_word() -> None:
     half = SENTENCES.index(" w12")
     spans = [(0, half), (half, len(SENTENCES))]
     levels = ["span", "sentence", "word"]
-    why = explain(waits_for(16, 16), SENTENCES, target=" w0", spans=spans, levels=levels, probes=120, replacer="random")
+    why = explain(
+        waits_for(16, 16), SENTENCES, target=" w0", prompt_spans=spans, units=levels, probes=120, replacer="random"
+    )
     assert first(why) == "w16"
     assert [level.unit for level in why.levels] == ["span", "sentence"]
     assert why.levels[0].scores[0][1] > why.levels[0].scores[0][0]
@@ -148,11 +154,15 @@ def test_passage_then_sentence_then_word() -> None:
 def test_sentences_and_words_inside_spans_only() -> None:
     spans = [(0, SENTENCES.index(" w12"))]  # w16 stands after it, and cannot be found
     levels = ["sentence", "word"]
-    why = explain(waits_for(16, 16), SENTENCES, target=" w0", spans=spans, levels=levels, probes=60, replacer="random")
+    why = explain(
+        waits_for(16, 16), SENTENCES, target=" w0", prompt_spans=spans, units=levels, probes=60, replacer="random"
+    )
     outside = [unit for unit in why.input if unit.start >= spans[0][1]]
     assert outside
     assert all(unit.protected for unit in outside)
-    why = explain(waits_for(7, 7), SENTENCES, target=" w0", spans=spans, levels=levels, probes=60, replacer="random")
+    why = explain(
+        waits_for(7, 7), SENTENCES, target=" w0", prompt_spans=spans, units=levels, probes=60, replacer="random"
+    )
     assert first(why) == "w7"
     assert why.levels[0].unit == "sentence"
 
@@ -163,7 +173,7 @@ def test_a_long_prompt_goes_coarse_to_fine_by_itself() -> None:
     assert [level.unit for level in why.levels] == ["sentence"]
     assert why.cost.forward_passes < 105
     assert why.top(1)[0].token.text.strip() == "w16"
-    plain = explain(waits_for(16, 400), prompt, target=" w0", levels=["token"], probes=100, replacer="random")
+    plain = explain(waits_for(16, 400), prompt, target=" w0", units=["token"], probes=100, replacer="random")
     assert not plain.levels
 
 
@@ -173,9 +183,9 @@ def test_a_first_picture_of_a_long_prompt_is_by_sentences() -> None:
         waits_for(16, 16),
         SENTENCES,
         target=" w0",
-        levels=["sentence", "word"],
+        units=["sentence", "word"],
         replacer="random",
-        progress=lambda now: pictures.append(now.partial) if now.partial else None,  # type: ignore[arg-type]
+        on_progress=lambda now: pictures.append(now.partial) if now.partial else None,  # type: ignore[arg-type]
     )
     assert pictures[0].unit == "sentence"
     assert pictures[-1].unit == "word"
@@ -213,7 +223,7 @@ def test_a_contrast_is_asked_where_the_two_part(tiny_model: HuggingFaceModel) ->
 
 def test_a_phrase_is_explained_as_a_whole() -> None:
     model = waits_for(16, 16)
-    why = explain(model, SENTENCES, target=" w0 w29 w0", span="w29 w0", probes=80, replacer="random")
+    why = explain(model, SENTENCES, target=" w0 w29 w0", target_span="w29 w0", probes=80, replacer="random")
     assert [len(unit.ids) for unit in why.output] == [1, 2]
     assert why.focus == 1
     assert why.target == {"kind": "span", "index": 1, "text": "w29 w0"}
@@ -221,10 +231,10 @@ def test_a_phrase_is_explained_as_a_whole() -> None:
 
 
 def test_paper_preset_answers_contrasts_and_phrases_too() -> None:
-    for asked in ({"contrast": " w29"}, {"span": "w0"}):
+    for asked in ({"contrast": " w29"}, {"target_span": "w0"}):
         why = explain(
             waits_for(3, 3), SENTENCES, target=" w0", preset="paper", max_steps=300, keep=2, top_k=1, replacer="random",
-            unit="word", **asked,
+            units="word", **asked,
         )  # fmt: skip
         assert "w3" in [row.token.text.strip() for row in why.top(3)]
 
@@ -246,24 +256,24 @@ def test_what_if_says_what_the_model_would_have_said() -> None:
 @pytest.mark.parametrize(
     ("asked", "complaint"),
     [
-        ({"unit": "verse"}, "unknown unit 'verse'"),
-        ({"spans": []}, "there are no spans"),
-        ({"spans": [(0, 5), (3, 8)]}, "overlaps"),
-        ({"spans": [(0, 500)]}, "leaves the text"),
-        ({"spans": [(4, 2)]}, "is empty"),
-        ({"spans": [(0, 1), (1, 2)]}, "has no token of its own"),
-        ({"spans": [(0, 5)], "unit": "word"}, "leave out unit 'word'"),
-        ({"levels": ["word", "sentence"]}, "from coarse to fine"),
-        ({"levels": ["chapter"]}, "unknown level 'chapter'"),
-        ({"levels": ["span", "word"]}, "the level 'span' needs spans"),
-        ({"levels": ["sentence", "word"], "preset": "paper"}, "one level only"),
-        ({"levels": ["sentence", "word"], "probes": 1}, "2 levels need at least 2 probes"),
-        ({"contrast": " w0"}, "the contrast is the target itself"),
-        ({"contrast": " w0 w1"}, "do not part"),
-        ({"contrast": ""}, "the contrast is empty"),
-        ({"span": ""}, "the span is empty"),
-        ({"span": "w7"}, "does not contain 'w7'"),
-        ({"span": "w0", "contrast": " w2"}, "not both"),
+        ({"units": "verse"}, "unknown unit 'verse'"),
+        ({"prompt_spans": []}, "prompt_spans is empty"),
+        ({"prompt_spans": [(0, 5), (3, 8)]}, "overlaps"),
+        ({"prompt_spans": [(0, 500)]}, "leaves the text"),
+        ({"prompt_spans": [(4, 2)]}, "is empty"),
+        ({"prompt_spans": [(0, 1), (1, 2)]}, "has no token of its own"),
+        ({"prompt_spans": [(0, 5)], "units": "word"}, "leave out units 'word'"),
+        ({"units": ["word", "sentence"]}, "from coarse to fine"),
+        ({"units": ["chapter"]}, "unknown unit 'chapter'"),
+        ({"units": ["span", "word"]}, "the unit 'span' needs prompt_spans"),
+        ({"units": ["sentence", "word"], "preset": "paper"}, "cannot go from coarse to fine"),
+        ({"units": ["sentence", "word"], "probes": 1}, "2 levels need at least 2 probes"),
+        ({"contrast": " w0"}, "contrast is the target itself"),
+        ({"contrast": " w0 w1"}, "do not differ"),
+        ({"contrast": ""}, "contrast is empty"),
+        ({"target_span": ""}, "target_span is empty"),
+        ({"target_span": "w7"}, "is not in the output"),
+        ({"target_span": "w0", "contrast": " w2"}, "not both"),
     ],
 )
 def test_a_bad_question_is_refused_in_one_line(asked: dict[str, object], complaint: str) -> None:
@@ -273,13 +283,13 @@ def test_a_bad_question_is_refused_in_one_line(asked: dict[str, object], complai
 
 
 def test_a_contrast_that_the_model_says_by_itself_is_refused() -> None:
-    with pytest.raises(InputError, match="what the model says by itself"):
+    with pytest.raises(InputError, match="the model's own output"):
         explain(waits_for(1, 0), "w1 w2 w3", max_new_tokens=1, contrast=" w0", replacer="random")
 
 
 def test_a_phrase_that_stands_there_twice_is_ambiguous() -> None:
     with pytest.raises(InputError, match="more than once"):
-        explain(waits_for(1, 0), "w1 w2", target=" w0 w0", span="w0", replacer="random")
+        explain(waits_for(1, 0), "w1 w2", target=" w0 w0", target_span="w0", replacer="random")
 
 
 def test_a_chat_needs_a_model_that_chats() -> None:
@@ -289,14 +299,14 @@ def test_a_chat_needs_a_model_that_chats() -> None:
 
 def test_a_stride_goes_with_neither_a_span_nor_a_contrast() -> None:
     model = waits_for(16, 16)
-    for asked in ({"stride": 0}, {"stride": 2, "span": "w0"}, {"stride": 2, "contrast": " w1"}):
-        with pytest.raises(InputError, match="stride must be at least 1"):
+    for asked in ({"stride": 0}, {"stride": 2, "target_span": "w0"}, {"stride": 2, "contrast": " w1"}):
+        with pytest.raises(InputError, match="stride must be"):
             explain(model, SENTENCES, max_new_tokens=2, **asked)
 
 
 def test_who_listens_hears_the_output_before_it_is_explained(tiny_model: HuggingFaceModel) -> None:
     heard: list[str] = []
-    why = explain(waits_for(1, 0), "w1 w2", target=" w0", replacer="random", answered=heard.append)
+    why = explain(waits_for(1, 0), "w1 w2", target=" w0", replacer="random", on_answer=heard.append)
     assert heard == [why.completion] == [" w0"]
     order: list[str] = []
     explain(
@@ -304,7 +314,98 @@ def test_who_listens_hears_the_output_before_it_is_explained(tiny_model: Hugging
         "My aunt moved",
         max_new_tokens=2,
         probes=4,
-        answered=lambda text: order.append(text),
-        progress=lambda _: order.append("probes"),
+        on_answer=lambda text: order.append(text),
+        on_progress=lambda _: order.append("probes"),
     )
     assert order.index("probes") == 3  # two tokens as they came, and the whole
+
+
+# --- arguments ---
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"max_new_token": 1}, "explain has no argument 'max_new_token', did you mean 'max_new_tokens'"),
+        ({"unit": "word"}, "explain has no argument 'unit', did you mean 'units'"),
+        ({"probe": 8}, "did you mean 'probes'"),
+        ({"documents": ["w1"]}, "explain has no argument 'documents'"),
+        ({"max_new_tokens": "3"}, "max_new_tokens must be a whole number, got '3'"),
+        ({"max_new_tokens": True}, "max_new_tokens must be a whole number"),
+        ({"seed": -1}, "seed must be between 0 and"),
+        ({"target": 7}, "target must be a text, got 7"),
+        ({"target": ["w0"]}, "a list of targets with a list of prompts"),
+        ({"method": 7}, "a method is an id or an object"),
+        ({"method": ReagentFast(), "preset": "paper"}, "goes with a method's id"),
+    ],
+)
+def test_a_wrong_argument_is_named(arguments: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InputError, match=re.escape(complaint)) as caught:
+        explain(waits_for(1, 0), "w1 w2 w3", **{"replacer": "random"} | arguments)
+    assert "\n" not in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    why = explain(
+        waits_for(1, 0), "w1 w2 w3", max_new_tokens=np.int64(1), seed=np.int32(3), probes=np.int64(8), replacer="random"
+    )
+    assert (why.seed, len(why.output)) == (3, 1)
+    assert '"probes": 8' in why.to_json()
+
+
+def test_without_a_seed_one_is_drawn_and_recorded() -> None:
+    first, second = (explain(waits_for(1, 0), "w1 w2 w3", max_new_tokens=1, seed=None, replacer="random") for _ in "ab")
+    assert first.seed != second.seed
+    again = explain(waits_for(1, 0), "w1 w2 w3", max_new_tokens=1, seed=first.seed, replacer="random")
+    assert again.scores == first.scores
+
+
+def test_instances_do_what_their_names_do() -> None:
+    by_name = explain(
+        waits_for(1, 0), "w1 w2 w3", max_new_tokens=1, probes=12, replacer="random", replacer_options={"candidates": 5}
+    )
+    by_instance = explain(
+        waits_for(1, 0), "w1 w2 w3", max_new_tokens=1,
+        method=ReagentFast(probes=12), replacer=UniformReplacer(candidates=5),
+    )  # fmt: skip
+    assert by_instance.effects == by_name.effects
+    assert by_instance.method == by_name.method
+    assert by_instance.replacer == by_name.replacer
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "preset"),
+    [
+        (Occlusion(by="deletion"), "occlusion", "deletion"),
+        (Attention("last"), "attention_last", None),
+        (ReagentPaper(keep=5, max_steps=3000), "reagent", "paper-appendix"),
+        (ReagentPaper(max_steps=7), "reagent", "paper"),
+        (Lime, "lime", None),
+    ],
+)
+def test_an_instance_is_recorded_under_its_id(method: Any, name: str, preset: str | None) -> None:
+    info = make_method(method)[1]
+    assert (info["id"], info["preset"]) == (name, preset)
+
+
+def test_a_list_of_prompts_is_explained_one_by_one_when_read() -> None:
+    model = waits_for(1, 0)
+    several = explain(model, ["w1 w2", "w3 w4"], max_new_tokens=1, replacer="random")
+    assert len(several) == 2
+    assert model.meter.forward_passes == 0
+    assert several[-1].prompt == "w3 w4"
+    assert [why.prompt for why in several] == ["w1 w2", "w3 w4"]
+    passes = model.meter.forward_passes
+    assert several[0] is several[:1][0]
+    assert model.meter.forward_passes == passes
+
+
+def test_a_list_of_prompts_has_a_list_of_targets() -> None:
+    model = waits_for(1, 0)
+    several = explain(model, ["w1 w2", "w3 w4"], target=[" w5", None], max_new_tokens=1, replacer="random")
+    assert several[0].completion == " w5"
+    with pytest.raises(InputError, match="2 prompts and 1 targets"):
+        explain(model, ["w1 w2", "w3 w4"], target=[" w5"], replacer="random")
+    with pytest.raises(InputError, match="the prompt is empty"):
+        explain(model, ["w1 w2", ""], replacer="random")

@@ -1,10 +1,34 @@
 """Which parts of my prompt made this language model say that?
 
+api/             the verbs: explain, compare, evaluate
+request.py       everything that is asked, checked once
+case.py          the tokenised question
+explanation.py   the result, and its JSON in explanation_json.py
+evaluation.py    how faithful it is
+segmentation.py  words, sentences, paragraphs
+sampling.py      balanced random designs
+models/          how likely is this token?
+replacers/       what may replace it?
+methods/         ReAGent and the methods that it is compared with
+metrics/         faithfulness, with statistics
+data/            the tasks of the paper, and files of prompts
+bench/           whole studies, resumable
+report/          tables and figures of a study
+views/           terminal, HTML, notebook, plots, LaTeX, data frames
+web/             the local web page
+cli/             the command line
+testing/         models with a known truth, and conformance suites
+plugins.py       what other packages register
+errors.py        every error that is raised on purpose
+validation.py    options of frozen dataclasses
+atomic_io.py     files that are written completely or not at all
+
 >>> import reagent
 >>> "explain" in dir(reagent)
 True
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +43,11 @@ if TYPE_CHECKING:
     from reagent.explanation_json import load
     from reagent.models import load_model
 
-# Each public name and the module that has it. They load when first used, so that
-# `import reagent` needs neither torch nor transformers.
-_HOME = {
+logging.getLogger("reagent").addHandler(logging.NullHandler())
+
+# Each public name and its module. A module is loaded when the name is first used, so that
+# `import reagent` loads neither torch nor transformers.
+_MODULES = {
     "explain": "reagent.api.explain",
     "evaluate": "reagent.api.evaluate",
     "compare": "reagent.api.compare",
@@ -46,9 +72,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULES:
         raise AttributeError(f"module 'reagent' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -84,13 +84,13 @@ def test_prompts_in_bulk_can_be_measured(call, tiny_folder: Path, tmp_path: Path
 def test_shards_join_to_the_whole(call, small: Suite, results: Path, tmp_path: Path) -> None:
     parts = [tmp_path / "1.sqlite", tmp_path / "2.sqlite"]
     for i, part in enumerate(parts, start=1):
-        run(small, part, wish=RunSelection(shard=(i, 2)))
+        run(small, part, selection=RunSelection(shard=(i, 2)))
     code, text, _ = call("bench", "merge", *parts, "--out", tmp_path / "all.sqlite")
     assert code == 0
     assert text.startswith("12 cells")
     assert table(tmp_path / "all.sqlite") == table(results)
     assert run(small, tmp_path / "all.sqlite").done == 0
-    run(replace(small, name="b", methods=small.methods[:1]), tmp_path / "b.sqlite", wish=RunSelection(limit=1))
+    run(replace(small, name="b", methods=small.methods[:1]), tmp_path / "b.sqlite", selection=RunSelection(limit=1))
     with pytest.raises(FileError, match="another suite"):
         merge([tmp_path / "b.sqlite"], tmp_path / "all.sqlite")
 
@@ -109,7 +109,7 @@ def test_results_can_be_passed_on_without_their_texts(call, results: Path, tmp_p
             assert (why.scores, why.effects, why.cost) == (was.scores, was.effects, was.cost)
             assert kept.evaluation.results == cell.evaluation.results
             assert {(t.ids, t.text, t.start, t.end) for t in why.input + why.output} == {((), "", 0, 0)}
-            said = json.dumps([why.to_dict(), kept.evaluation.to_dict(), *map(repr, numbers.known().items())])
+            said = json.dumps([why.to_dict(), kept.evaluation.to_dict(), *map(repr, numbers.models().items())])
             words = [word for word in (was.prompt + was.completion).split() if word.istitle()]
             assert words
             assert not [word for word in words if word in said]

@@ -10,24 +10,24 @@ from typing import Any
 import pytest
 
 from bench.small import table
-from reagent.bench.engines import Local, OnRay, make_engine
+from reagent.bench.engines import LocalEngine, RayEngine, make_engine
 from reagent.bench.plan import Job
 from reagent.bench.runner import RunSelection, run
 from reagent.bench.store import Store
-from reagent.bench.suite import Model, Suite
-from reagent.bench.worker import Done
+from reagent.bench.suite import ModelConfig, Suite
+from reagent.bench.worker import JobResult
 from reagent.errors import InputError
 
 HERE = {"num_cpus": 2, "object_store_memory": 80 * 2**20, "runtime_env": {"env_vars": {"OMP_NUM_THREADS": "1"}}}
 
 
-class Losing(OnRay):
+class Losing(RayEngine):
     """Kills a worker's process, as a lost machine would, after the first job."""
 
     lost = 0
 
-    def done(self, model: Model, jobs: Iterable[Job]) -> Iterator[Done]:
-        for done in super().done(model, jobs):
+    def run_jobs(self, model: ModelConfig, jobs: Iterable[Job]) -> Iterator[JobResult]:
+        for done in super().run_jobs(model, jobs):
             if not self.lost:
                 self.lost = self._process()
                 os.kill(self.lost, signal.SIGKILL)
@@ -51,7 +51,7 @@ def engine() -> Iterator[Any]:
 
     lasting = Lasting(workers=2, settings=HERE)
     yield lasting
-    OnRay.__exit__(lasting)
+    RayEngine.__exit__(lasting)
 
 
 @pytest.mark.slow
@@ -76,15 +76,15 @@ def test_ray_and_local_give_the_same_table_though_a_worker_is_lost(
 @pytest.mark.slow
 def test_a_model_that_cannot_be_loaded_stops_no_other_on_ray(engine: Any, small: Suite, tmp_path: Path) -> None:
     engine.workers = 1
-    suite = replace(small, models=(Model(str(tmp_path / "none")), *small.models), methods=small.methods[:1])
-    tally = run(suite, tmp_path / "f.sqlite", engine, RunSelection(limit=1))
-    assert (tally.done, tally.failed) == (2, 1)
+    suite = replace(small, models=(ModelConfig(str(tmp_path / "none")), *small.models), methods=small.methods[:1])
+    progress = run(suite, tmp_path / "f.sqlite", engine, RunSelection(limit=1))
+    assert (progress.done, progress.failed) == (2, 1)
     with Store.open(tmp_path / "f.sqlite") as store:
         assert "none" in next(store.cells("failed")).error
 
 
 def test_engines_by_name() -> None:
-    assert isinstance(make_engine("local"), Local)
+    assert isinstance(make_engine("local"), LocalEngine)
     with pytest.raises(InputError, match="unknown engine 'spark'"):
         make_engine("spark")
     with pytest.raises(InputError, match="only the engine 'ray'"):

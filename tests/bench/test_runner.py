@@ -9,9 +9,9 @@ import pytest
 import reagent
 from bench.small import METHODS, METRICS, PROMPTS, table, write_suite
 from reagent.bench import worker
-from reagent.bench.runner import RunProgress, RunSelection, planned, run
+from reagent.bench.runner import RunProgress, RunSelection, missing_jobs, run
 from reagent.bench.store import Store
-from reagent.bench.suite import MethodConfig, Model, Suite, load_suite
+from reagent.bench.suite import MethodConfig, ModelConfig, Suite, load_suite
 from reagent.errors import FileError, InputError
 from reagent.models.huggingface import HuggingFaceModel
 
@@ -70,11 +70,11 @@ def test_two_runs_of_parts_are_one_whole(small: Suite, results: Path, tmp_path: 
     out = tmp_path / "parts.sqlite"
     looks: list[tuple[int, int]] = []
 
-    def look(tally: RunProgress) -> None:
-        looks.append((tally.done, tally.total))
-        assert tally.seconds_left is not None
+    def look(progress: RunProgress) -> None:
+        looks.append((progress.done, progress.total))
+        assert progress.seconds_left is not None
 
-    assert run(small, out, wish=RunSelection(limit=1), look=look).done == len(small.methods)
+    assert run(small, out, selection=RunSelection(limit=1), look=look).done == len(small.methods)
     assert looks == [(4, 4)]
     assert run(small, out, look=look).done == 2 * len(small.methods)
     assert looks[1:] == [(4, 8), (8, 8)]
@@ -96,8 +96,8 @@ def test_new_metrics_need_no_new_explanation(copy: Path, small: Suite, monkeypat
 
 def test_another_setting_of_a_method_is_another_cell(copy: Path, small: Suite) -> None:
     changed = [replace(e, options={"max_steps": 13}) if e.method == "reagent" else e for e in small.methods]
-    tally = run(replace(small, methods=tuple(changed)), copy)
-    assert tally.done == len(PROMPTS)
+    progress = run(replace(small, methods=tuple(changed)), copy)
+    assert progress.done == len(PROMPTS)
     assert len(table(copy)) == len(PROMPTS) * len(small.methods)  # replaced, not doubled
 
 
@@ -114,32 +114,32 @@ def test_a_failed_cell_stops_nobody(small: Suite, tmp_path: Path) -> None:
     bad = MethodConfig("greedy", "too much", "exhaustive", {"max_subsets": 1}, "random")
     suite = replace(small, methods=(*small.methods[:1], bad))
     out = tmp_path / "f.sqlite"
-    tally = run(suite, out)
-    assert 0 < tally.failed <= len(PROMPTS)
+    progress = run(suite, out)
+    assert 0 < progress.failed <= len(PROMPTS)
     with Store.open(out) as store:
         failed = list(store.cells("failed"))
         assert all("max_subsets = 1" in cell.error for cell in failed)
         assert len([c for c in store.cells() if c.label == "random"]) == len(PROMPTS)
     assert run(suite, out).done == 0
-    assert run(suite, out, wish=RunSelection(retry_failed=True)).failed == tally.failed
+    assert run(suite, out, selection=RunSelection(retry_failed=True)).failed == progress.failed
 
 
 def test_a_model_that_cannot_be_loaded_stops_no_other(small: Suite, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "config.json").write_text("{")
-    suite = replace(small, models=(Model(str(broken)), *small.models))
+    suite = replace(small, models=(ModelConfig(str(broken)), *small.models))
     out = tmp_path / "f.sqlite"
-    tally = run(suite, out, wish=RunSelection(limit=1))
-    assert tally.failed == len(small.methods)
-    assert tally.done == 2 * len(small.methods)
+    progress = run(suite, out, selection=RunSelection(limit=1))
+    assert progress.failed == len(small.methods)
+    assert progress.done == 2 * len(small.methods)
     with Store.open(out) as store:
         assert {cell.model for cell in store.cells("failed")} == {str(broken)}
         assert all("broken" in cell.error for cell in store.cells("failed"))
     shutil.rmtree(broken)
     shutil.copytree(small.models[0].id, broken)
-    assert run(suite, out, wish=RunSelection(limit=1)).done == 0
-    assert run(suite, out, wish=RunSelection(limit=1, retry_failed=True)).done == len(small.methods)
+    assert run(suite, out, selection=RunSelection(limit=1)).done == 0
+    assert run(suite, out, selection=RunSelection(limit=1, retry_failed=True)).done == len(small.methods)
     with Store.open(out) as store:
         assert not list(store.cells("failed"))
 
@@ -158,8 +158,8 @@ def test_a_file_of_another_suite_is_left_alone(copy: Path, small: Suite) -> None
 
 
 def test_shards_are_the_whole_and_nothing_twice(small: Suite) -> None:
-    def names(wish: RunSelection) -> list[str]:
-        (jobs,) = planned(small, wish).values()
+    def names(selection: RunSelection) -> list[str]:
+        (jobs,) = missing_jobs(small, selection).values()
         return [job.example.id for job in jobs]
 
     assert names(RunSelection(shard=(1, 2))) == ["1", "3"]
@@ -216,6 +216,6 @@ def test_no_metrics_no_evaluation(small: Suite, tmp_path: Path) -> None:
 
 def test_metrics_and_methods_are_used(tiny_folder: Path, tmp_path: Path) -> None:
     suite = load_suite(str(write_suite(tmp_path, [str(tiny_folder)], METHODS, METRICS, more="seeds = [3, 4]")))
-    jobs = next(iter(planned(suite, RunSelection()).values()))
+    jobs = next(iter(missing_jobs(suite, RunSelection()).values()))
     assert len(jobs) == 2 * len(PROMPTS)
     assert len({job.own_seed for job in jobs}) == len(jobs)

@@ -12,7 +12,7 @@ import pytest
 from bench.small import table
 from reagent.bench import codec
 from reagent.bench.database import SCHEMA
-from reagent.bench.records import Cell, Known
+from reagent.bench.records import Cell, ModelRecord
 from reagent.bench.store import Store
 from reagent.errors import FileError
 from reagent.explanation import Explanation
@@ -79,9 +79,9 @@ def test_what_is_put_is_there_whole_or_not_at_all(cell: Cell, tmp_path: Path) ->
 
 def test_models_are_remembered(tmp_path: Path) -> None:
     with Store.open(tmp_path / "a.sqlite", write=True) as store:
-        store.meet("m", Known({"id": "m"}, {"a": (("1", " x"),)}))
-        store.meet("m", Known({"id": "m"}, {"b": (("2", None),)}))
-        assert store.known()["m"].examples == {"a": (("1", " x"),), "b": (("2", None),)}
+        store.put_model("m", ModelRecord({"id": "m"}, {"a": (("1", " x"),)}))
+        store.put_model("m", ModelRecord({"id": "m"}, {"b": (("2", None),)}))
+        assert store.models()["m"].examples == {"a": (("1", " x"),), "b": (("2", None),)}
 
 
 def test_a_second_writer_is_refused_and_readers_are_welcome(tmp_path: Path, cell: Cell) -> None:

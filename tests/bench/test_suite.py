@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from reagent.bench.estimate import total
+from reagent.bench.estimate import estimate_jobs
 from reagent.bench.plan import load_sources
-from reagent.bench.runner import RunSelection, planned
+from reagent.bench.runner import RunSelection, missing_jobs
 from reagent.bench.suite import load_suite, parse, suites
 from reagent.errors import FileError, InputError, ReagentError
 from reagent.methods import METHODS
@@ -44,27 +44,27 @@ def test_the_paper_needs_a_gpu_and_says_so() -> None:
 
 
 def test_quick_is_quick() -> None:
-    jobs = planned(load_suite("quick"), RunSelection())["smollm2"]
-    assert total(jobs).passes < 8_000
+    jobs = missing_jobs(load_suite("quick"), RunSelection())["smollm2"]
+    assert estimate_jobs(jobs).passes < 8_000
     assert {job.dataset for job in jobs} == {"longra", "tellmewhy", "wikibio"}
-    with_limit = planned(load_suite("quick"), RunSelection(limit=1))["smollm2"]
+    with_limit = missing_jobs(load_suite("quick"), RunSelection(limit=1))["smollm2"]
     assert len(with_limit) == 3
 
 
 def test_a_part_of_the_datasets_can_be_asked_for() -> None:
     quick = load_suite("quick")
-    jobs = planned(quick, RunSelection(datasets=("wikibio",)))["smollm2"]
+    jobs = missing_jobs(quick, RunSelection(datasets=("wikibio",)))["smollm2"]
     assert [job.dataset for job in jobs] == ["wikibio"] * 2
     with pytest.raises(InputError, match="did you mean 'wikibio'"):
-        planned(quick, RunSelection(datasets=("wikibi",)))
+        missing_jobs(quick, RunSelection(datasets=("wikibi",)))
 
 
 def test_convergence_has_a_point_every_fifty_steps_and_walks_each_way_once() -> None:
     suite = load_suite("convergence")
     steps = [entry.options["max_steps"] for entry in suite.methods if entry.label.startswith("self ")]
     assert steps == list(range(50, 1001, 50))
-    (job, *_) = planned(suite, RunSelection(limit=1))["smollm2"]
-    metrics_only = total([job]).passes - 4 * 1000
+    (job, *_) = missing_jobs(suite, RunSelection(limit=1))["smollm2"]
+    metrics_only = estimate_jobs([job]).passes - 4 * 1000
     assert 0 < metrics_only < 16 * 4 * 81 + 1
 
 
@@ -78,19 +78,19 @@ def test_a_name_is_enough_and_labels_come_by_themselves() -> None:
 def test_a_method_may_have_fewer_examples_and_they_are_among_those_of_the_others() -> None:
     few = '["random", { method = "attention", sizes.longra = 3 }, { method = "lime", sizes.longra = 5 }]'
     suite = parse(WHOLE.replace('["random"]', few).replace('["longra"]', '[{ id = "longra", size = 8 }]'), "x")
-    jobs = planned(suite, RunSelection())["smollm2"]
-    have = {job.example.id: {cell.entry.label for cell in job.cells} for job in jobs}
+    jobs = missing_jobs(suite, RunSelection())["smollm2"]
+    have = {job.example.id: {cell.config.label for cell in job.cells} for job in jobs}
     with_each = {label: {e for e in have if label in have[e]} for label in ("random", "attention", "lime")}
     assert [len(with_each[label]) for label in with_each] == [8, 3, 5]
     assert with_each["attention"] < with_each["lime"]
     # A smaller part of the suite is a part of it.
-    fewer = planned(suite, RunSelection(limit=4))["smollm2"]
+    fewer = missing_jobs(suite, RunSelection(limit=4))["smollm2"]
     assert {job.example.id for job in fewer if len(job.cells) == 3} == with_each["attention"]
 
 
 def test_an_example_that_no_method_takes_is_no_job() -> None:
     suite = parse(WHOLE.replace('["random"]', '[{ method = "attention", sizes = { longra = 3 } }]'), "x")
-    assert len(planned(suite, RunSelection(limit=9))["smollm2"]) == 3
+    assert len(missing_jobs(suite, RunSelection(limit=9))["smollm2"]) == 3
 
 
 @pytest.mark.parametrize(
@@ -136,4 +136,4 @@ def test_a_dataset_that_cannot_be_fetched_can_be_rehearsed(tmp_path: Path) -> No
     suite = parse(WHOLE.replace('["longra"]', missing), "x")
     with pytest.raises(ReagentError):
         load_sources(suite)
-    assert len(planned(suite, RunSelection())["smollm2"]) == 100
+    assert len(missing_jobs(suite, RunSelection())["smollm2"]) == 100

@@ -92,15 +92,15 @@ def test_every_option_reaches_the_method(explain) -> None:
         ([], "give one prompt"),
         (["x", "--file", "y"], "give one prompt"),
         (["--file", "/no/such/file"], "cannot read the prompt from '/no/such/file'"),
-        ([PROMPT, "--target", ""], "the target is empty"),
+        ([PROMPT, "--target", ""], "target is empty"),
         ([PROMPT, "--target", " x", "--max-new-tokens", "3"], "--target or --max-new-tokens"),
-        ([PROMPT, "--max-new-tokens", "0"], "max_new_tokens must be at least 1"),
+        ([PROMPT, "--max-new-tokens", "0"], "--max-new-tokens must be at least 1"),
         ([PROMPT, "--method", "reagant"], "unknown method 'reagant', did you mean 'reagent'?"),
         ([PROMPT, "--preset", "slow"], "unknown preset of method 'reagent' 'slow'"),
         ([PROMPT, "--replacer", "robert"], "unknown replacer 'robert'"),
         ([PROMPT, "--ratio", "7"], "ratio of preset 'paper' must be between 1e-09 and 1, got 7.0"),
         ([PROMPT, "--runs", "many"], "Invalid value for '--runs'"),
-        ([PROMPT, "--seed", "-1"], "seed must be 0 or more, got -1"),
+        ([PROMPT, "--seed", "-1"], "seed must be between 0 and 9223372036854775807, got -1"),
         ([PROMPT, "--device", "toaster"], "device 'toaster' is not available here"),
         ([PROMPT, "--dtype", "float8"], "unknown dtype 'float8'"),
         ([PROMPT, "--json", "/no/such/folder/a.json"], "there is no folder '/no/such/folder'"),
@@ -190,7 +190,7 @@ def test_debug_shows_the_traceback(tiny_folder: Path) -> None:
 
 
 def test_an_unexpected_failure_is_one_line_too(explain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reagent.api.explain.make_replacer", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("reagent.request.make_replacer", lambda *_, **__: 1 / 0)
     answer = explain(PROMPT, *FAST)
     assert answer.code == 1
     assert answer.err == "error: unexpected ZeroDivisionError: division by zero (run again with --debug for details)\n"

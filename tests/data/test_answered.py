@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from reagent.bench.choosing import choose
 from reagent.case import Case
-from reagent.data import Dataset, Example
+from reagent.data import Dataset, Example, filter_examples
 from reagent.errors import EmptyGenerationError
 from reagent.testing.scripted import ScriptedModel
 
@@ -27,13 +26,13 @@ def dataset(*examples: Example) -> Dataset:
 
 def test_examples_about_which_a_model_is_silent_are_left_out() -> None:
     data = dataset(*(Example(str(i), prompt) for i, prompt in enumerate(["a b", "a c", "c b", "b a", "x"])))
-    kept = [example.id for example in choose(data, Reticent(), None, 0).examples]
+    kept = [example.id for example in filter_examples(data, Reticent(), None, 0).examples]
     assert kept == ["1", "3", "4"]  # "x" cannot be read, which its cells will say
-    two = {example.id for example in choose(data, Reticent(), 2, 0).examples}
+    two = {example.id for example in filter_examples(data, Reticent(), 2, 0).examples}
     assert len(two) == 2
     assert two < set(kept)
 
 
 def test_what_has_a_target_is_never_silent() -> None:
     data = dataset(Example("1", "a b", " c"))
-    assert len(choose(data, Reticent(), None, 0)) == 1
+    assert len(filter_examples(data, Reticent(), None, 0)) == 1

@@ -7,8 +7,8 @@ import pytest
 
 import tiny
 from reagent.case import Floats, Ids
-from reagent.data import Dataset, Example, keep_known, load_dataset, sample
-from reagent.data.base import by_lot
+from reagent.data import Dataset, Example, keep_predicted, load_dataset, sample
+from reagent.data.base import shuffle
 from reagent.errors import InputError
 from reagent.models.base import Model
 from reagent.models.huggingface import HuggingFaceModel
@@ -48,28 +48,28 @@ def capitals() -> Dataset:
 
 def test_it_must_know_it_with_and_without_the_distractor() -> None:
     model = ScriptedModel(WORDS, knows_japan_and_peru)
-    assert [one.id for one in keep_known(capitals(), model).examples] == ["Japan"]
+    assert [one.id for one in keep_predicted(capitals(), model).examples] == ["Japan"]
 
 
 def test_what_fails_with_the_distractor_is_not_asked_again() -> None:
     model = ScriptedModel(WORDS, knows_japan_and_peru)
-    keep_known(capitals(), model)
+    keep_predicted(capitals(), model)
     assert model.meter.forward_passes == 3 + 2, "Japan and Mali pass the first question"
 
 
 def test_what_has_no_plain_form_stays_and_costs_nothing() -> None:
     model = ScriptedModel(WORDS, knows_japan_and_peru)
     whole = dataset(Example("a", "in Peru noise"), Example("b", "in Mali", " Lima"))
-    assert keep_known(whole, model) == whole
+    assert keep_predicted(whole, model) == whole
     assert model.meter.forward_passes == 0
 
 
-def test_what_the_model_cannot_read_is_left_out_with_a_word(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_model_cannot_read_is_left_out_with_a_word(caplog: pytest.LogCaptureFixture) -> None:
     whole = capitals()
     odd = Example("odd", "in Atlantis noise the capital", " Tokyo", plain="in Atlantis the capital")
-    kept = keep_known(replace(whole, examples=(odd, *whole.examples)), ScriptedModel(WORDS, knows_japan_and_peru))
+    kept = keep_predicted(replace(whole, examples=(odd, *whole.examples)), ScriptedModel(WORDS, knows_japan_and_peru))
     assert [one.id for one in kept.examples] == ["Japan"]
-    assert "odd is left out: the scripted model does not know the word 'Atlantis'" in capsys.readouterr().err
+    assert "odd is left out: the scripted model does not know the word 'Atlantis'" in caplog.text
 
 
 @pytest.fixture(scope="module")
@@ -99,27 +99,27 @@ def test_in_batches_it_keeps_what_it_keeps_one_by_one(learned: tuple[HuggingFace
     model, whole = learned
     wanted = one_by_one(model, whole)
     assert 5 < len(wanted) < 40
-    assert [one.id for one in keep_known(whole, model).examples] == wanted
+    assert [one.id for one in keep_predicted(whole, model).examples] == wanted
 
 
 def test_with_a_size_it_is_a_sample_of_what_is_known(
     learned: tuple[HuggingFaceModel, Dataset], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reagent.data.filters.AT_ONCE", 8)  # many steps
+    monkeypatch.setattr("reagent.data.filters.BATCH", 8)  # many steps
     model, whole = learned
     before = model.meter.forward_passes
-    all_known = keep_known(whole, model)
+    all_known = keep_predicted(whole, model)
     cost = model.meter.forward_passes - before
     for seed in (0, 1):
         before = model.meter.forward_passes
-        assert keep_known(whole, model, 3, seed) == sample(all_known, 3, seed)
+        assert keep_predicted(whole, model, 3, seed) == sample(all_known, 3, seed)
         assert model.meter.forward_passes - before < cost, "it stops when it has enough"
-    assert keep_known(whole, model, 1000, 0) == all_known
+    assert keep_predicted(whole, model, 1000, 0) == all_known
 
 
 def test_a_size_must_be_a_number(learned: tuple[HuggingFaceModel, Dataset]) -> None:
     with pytest.raises(InputError, match="size of a sample"):
-        keep_known(learned[1], learned[0], 0)
+        keep_predicted(learned[1], learned[0], 0)
 
 
 def test_the_embedded_model_knows_some_capitals(smollm2: Model, prompt: str) -> None:
@@ -127,12 +127,12 @@ def test_the_embedded_model_knows_some_capitals(smollm2: Model, prompt: str) -> 
     demo = next(one for one in whole.examples if one.prompt == prompt)
     hard = [one for one in whole.examples if one.id.startswith("capital-world/Funafuti")]
     some = replace(whole, examples=(demo, *hard))
-    assert [one.prompt for one in keep_known(some, smollm2).examples] == [prompt]
+    assert [one.prompt for one in keep_predicted(some, smollm2).examples] == [prompt]
 
 
 def test_the_target_becomes_its_first_token(smollm2: Model) -> None:
     example = Example("x", "They flew to Kathmandu. (It rains). They like Kath", "mandu", plain="The city of Kath")
-    (kept,) = keep_known(dataset(example), smollm2).examples
+    (kept,) = keep_predicted(dataset(example), smollm2).examples
     assert len(smollm2.case(example.prompt, "mandu").output) > 1
     case = smollm2.case(kept.prompt, kept.target)
     assert len(case.output) == 1
@@ -141,4 +141,4 @@ def test_the_target_becomes_its_first_token(smollm2: Model) -> None:
 
 def test_a_lottery_takes_all() -> None:
     whole = capitals().examples
-    assert sorted(one.id for one in by_lot(whole, 0)) == sorted(one.id for one in whole)
+    assert sorted(one.id for one in shuffle(whole, 0)) == sorted(one.id for one in whole)

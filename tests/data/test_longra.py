@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reagent.data import load_dataset
-from reagent.data.longra import Pair, Template, filled
+from reagent.data.longra import Pair, Template, fill
 from reagent.errors import FileError
 
 WHOLE = load_dataset("longra")
@@ -68,9 +68,7 @@ def test_no_two_examples_are_the_same_question_with_different_answers() -> None:
 
 @pytest.mark.parametrize(("country", "text"), [("Philippines", "to the Philippines"), ("Chile", "to Chile")])
 def test_some_countries_have_an_article_that_is_not_marked(country: str, text: str) -> None:
-    example = filled(
-        Template(1, "We went to {second}. (It rains). It is far from the capital,"), Pair("c", "X", country)
-    )
+    example = fill(Template(1, "We went to {second}. (It rains). It is far from the capital,"), Pair("c", "X", country))
     assert text in example.prompt
     assert example.prompt[slice(*example.antecedent[0])] == country
 

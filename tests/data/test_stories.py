@@ -134,7 +134,7 @@ def test_a_hub_that_cannot_be_reached_is_said_at_once(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("source", ["nothing", "a/b/c"])
 def test_a_source_that_is_none(source: str) -> None:
-    with pytest.raises(InputError, match=f"cannot tell what source '{source}' is: give 'bundled', 'hub', a hub id"):
+    with pytest.raises(InputError, match=f"unknown source '{source}': give 'bundled', 'hub', a hub id"):
         load_dataset("wikibio", source)
 
 

@@ -89,13 +89,13 @@ def test_an_empty_target_is_none(write: Write) -> None:
     assert found.level == "sequence"
 
 
-def test_rows_that_cannot_be_used_are_left_out_with_a_word(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_that_cannot_be_used_are_left_out_with_a_word(write: Write, caplog: pytest.LogCaptureFixture) -> None:
     rows = ["", "A fine day,", "   ", "x" * (LONGEST + 1), None]
     found = load_dataset(write("a.jsonl", "\n".join(json.dumps({"prompt": row}) for row in rows)))
     assert [e.prompt for e in found.examples] == ["A fine day,"]
-    said = capsys.readouterr().err
-    assert "left out what is empty: a.jsonl, line 1; a.jsonl, line 3; a.jsonl, line 5\n" in said
-    assert "left out what is longer than 100,000 characters: a.jsonl, line 4\n" in said
+    log = caplog.text
+    assert "left out, since they are empty: a.jsonl, line 1; a.jsonl, line 3; a.jsonl, line 5\n" in log
+    assert "left out, since they are longer than 100,000 characters: a.jsonl, line 4\n" in log
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,10 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_a_name_that_nothing_answers_to() -> None:
-    with pytest.raises(UnknownNameError, match="unknown data set 'longro', did you mean 'longra'"):
+    with pytest.raises(UnknownNameError, match="unknown dataset 'longro', did you mean 'longra'"):
         load_dataset("longro")
 
 
 def test_a_file_has_no_other_source(write: Write) -> None:
-    with pytest.raises(InputError, match="is a file already"):
+    with pytest.raises(InputError, match="is a file: leave out the source"):
         load_dataset(write("a.txt", "One day,"), "hub")

@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from reagent.api.prepare import read_case
 from reagent.case import Case
 from reagent.methods.base import Attribution, Method, Progress, no_progress
 from reagent.models.base import Model
 from reagent.replacers import Proposals, make_replacer
-from reagent.request import read_case
 
 
 class Question(NamedTuple):

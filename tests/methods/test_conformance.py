@@ -148,14 +148,14 @@ def test_a_planted_cause_is_found(name: str) -> None:
 
 
 def test_units_are_scored_whole(tiny_model: HuggingFaceModel, settings: dict[str, Any]) -> None:
-    why = explain(tiny_model, PROMPT, max_new_tokens=2, unit="word", **settings)
+    why = explain(tiny_model, PROMPT, max_new_tokens=2, units="word", **settings)
     assert [unit.text for unit in why.input] == ["The", " river", " runs", " through", " the", " old", " town"]
     assert [len(row) for row in why.scores] == [7, 8]
     assert [sum(row) for row in why.scores] == pytest.approx([1, 1])
 
 
 def test_phrases_and_contrasts_can_be_asked(tiny_model: HuggingFaceModel, settings: dict[str, Any]) -> None:
-    phrase = explain(tiny_model, PROMPT, target=" and the old", span="the old", **settings)
+    phrase = explain(tiny_model, PROMPT, target=" and the old", target_span="the old", **settings)
     assert sum(phrase.scores[phrase.focus]) == pytest.approx(1)
     contrast = explain(tiny_model, PROMPT, target=" and", contrast=" the", **settings)
     assert sum(contrast.scores[contrast.focus]) == pytest.approx(1)

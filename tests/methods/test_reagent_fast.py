@@ -175,7 +175,7 @@ def test_progress_hands_out_explanations_that_get_surer() -> None:
     seen: list[Progress] = []
     rng = np.random.default_rng(0)
     muddle = rng.gamma(0.5, 1, (24, len(WORDS)))
-    explain(additive(muddle), PROMPT, target=" w0", replacer="random", progress=seen.append)
+    explain(additive(muddle), PROMPT, target=" w0", replacer="random", on_progress=seen.append)
     assert (seen[-1].done, seen[-1].total) == (256, 256)
     partial = [p.partial for p in seen if p.partial is not None]
     assert all(isinstance(p, Explanation) for p in partial)

@@ -138,7 +138,7 @@ def test_cost_counts_every_pass(tiny_model: HuggingFaceModel) -> None:
 
 def test_progress_ends_at_its_total() -> None:
     seen: list[Progress] = []
-    explain(both_needed({2: 7}), "w1 w3 w7 w5", target=" w0", preset="paper", top_k=1, keep=1, progress=seen.append)
+    explain(both_needed({2: 7}), "w1 w3 w7 w5", target=" w0", preset="paper", top_k=1, keep=1, on_progress=seen.append)
     assert seen[-1].done == seen[-1].total
     assert [p.done for p in seen] == sorted(p.done for p in seen)
 
@@ -186,7 +186,7 @@ def test_without_stopping_every_run_goes_to_the_maximum_and_shows_the_way() -> N
         seen[now.done] = now.partial.scores[0]  # type: ignore[assignment]
 
     asked = {"max_new_tokens": 1, "preset": "paper", "replacer": "random", "runs": 1, "stop": False}
-    why = explain(model, " ".join(WORDS[:6]), **asked, max_steps=30, ahead=10, progress=look)
+    why = explain(model, " ".join(WORDS[:6]), **asked, max_steps=30, ahead=10, on_progress=look)
     assert (why.cost.steps, why.cost.stopped, why.cost.stopping_tests) == ((30,), ("maximum",), 0)
     assert list(seen) == [10, 20, 30]
     for steps in (10, 20):

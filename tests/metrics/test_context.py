@@ -136,7 +136,7 @@ def test_limits_of_memory_do_not_change_the_numbers(limits: dict[str, int]) -> N
 def test_every_token_of_a_unit_has_its_score() -> None:
     """By words, and by tokens with each word's score: the same perturbed inputs, so the same numbers."""
     model, text = model_of("gpt2"), "The riverside runs through the oldest townhall"
-    words = reagent.explain(model, text, target=" on", unit="word", **SETTINGS)
+    words = reagent.explain(model, text, target=" on", units="word", **SETTINGS)
     sizes = [len(unit.ids) for unit in words.input]
     assert max(sizes) > 1
     scores = tuple(float(s) for s in np.repeat(words.scores[0], sizes))

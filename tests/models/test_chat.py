@@ -52,7 +52,7 @@ def test_a_given_answer_is_read_as_what_follows_the_template() -> None:
 
 
 def test_an_explanation_of_a_chat_scores_the_messages_only() -> None:
-    why = explain(chatting(), ASKED, max_new_tokens=2, unit="word", probes=24)
+    why = explain(chatting(), ASKED, max_new_tokens=2, units="word", probes=24)
     assert [m.role for m in why.messages] == ["system", "user"]
     assert all(score == 0 for token, score in zip(why.input, why.scores[0], strict=True) if token.protected)
     free = [token.text.strip() for token in why.input if not token.protected]

@@ -1,78 +1,119 @@
-"""`compare`: the same question to several methods."""
+"""`compare`: one question, several methods."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from reagent.api.explain import check_choices, explain
+from reagent.api.explain import run
 from reagent.errors import InputError
 from reagent.explanation import Explanation
-from reagent.methods import Progress, replaces
+from reagent.methods import Method, Progress
+from reagent.methods.registry import is_method, make_method, uses_replacer
 from reagent.models.base import Model
 from reagent.models.load import load_model
-from reagent.request import check_prompt
+from reagent.replacers import Replacer
+from reagent.request import ExplainRequest
+from reagent.segmentation import Span
 
-_UNASKED: dict[str, Any] = {
-    "unit": "token", "spans": None, "levels": None, "replacer": "auto", "replacer_options": None, "what_if": False,
-}  # fmt: skip
+NamedProgress = Callable[[str, Progress], None]  # the name of the method, and its progress
 
 
 def compare(
-    model: Model | Any,
+    model: Any,
     prompt: Any,
-    methods: Sequence[str],
+    methods: Sequence[str | Method],
     *,
     options: Mapping[str, Mapping[str, Any]] | None = None,
-    replacer: str = "auto",
+    target: str | None = None,
+    max_new_tokens: int = 10,
+    stride: int = 1,
+    units: str | Sequence[str] = "token",
+    prompt_spans: Sequence[Span] | None = None,
+    target_span: str | None = None,
+    contrast: str | None = None,
+    replacer: str | Replacer = "auto",
     replacer_options: Mapping[str, Any] | None = None,
-    progress: Callable[[str, Progress], None] | None = None,
-    **asked: Any,
+    seed: int = 0,
+    on_progress: NamedProgress | None = None,
 ) -> tuple[Explanation, ...]:
-    """Explain `prompt` by each of `methods`, each an id or, with a preset, `id:preset`.
+    """Explain `prompt` by each of `methods`: ids, ids with a preset as `id:preset`, or instances.
 
-    `options` are hyperparameters by method, `{"lime": {"samples": 100}}`; everything else is as in `explain`.
-    All of them explain the same output: the model's own continuation is the same every time.
+    `options` are hyperparameters by method, `{"lime": {"samples": 100}}`; the other arguments are those of `explain`.
+    All methods explain the same output, since the model's own continuation is greedy.
 
-    >>> from reagent.testing.scripted import ScriptedModel
+    >>> from reagent.testing import ScriptedModel
     >>> echo = ScriptedModel(["a", "b", "c"], lambda context: 5.0 * (context[:, :1] == [[0, 1, 2]]))
     >>> [why.top(1)[0].token.text for why in compare(echo, "c a b", ["reagent", "occlusion"], max_new_tokens=1)]
     ['c', 'c']
     """
-    jobs = check_methods(methods, options, replacer, replacer_options, **asked)
-    check_prompt(prompt)
-    known = model if hasattr(model, "score") and hasattr(model, "case") else load_model(model)
-    found = []
-    for name, job in jobs.items():
-        report = None if progress is None else _named(progress, name)
-        found.append(explain(known, prompt, **job, **asked, progress=report))
-    return tuple(found)
+    requests = build_requests(
+        prompt,
+        methods,
+        options=options,
+        replacer=replacer,
+        replacer_options=replacer_options,
+        target=target,
+        max_new_tokens=max_new_tokens,
+        stride=stride,
+        units=units,
+        prompt_spans=prompt_spans,
+        target_span=target_span,
+        contrast=contrast,
+        seed=seed,
+    )
+    return run_all(load_model(model), requests, on_progress)
 
 
-def check_methods(
-    methods: Sequence[str],
-    options: Mapping[str, Mapping[str, Any]] | None,
-    replacer: str,
-    replacer_options: Mapping[str, Any] | None,
-    **asked: Any,
-) -> dict[str, dict[str, Any]]:
-    """What each method is called with; everything that can be wrong with the words is found here."""
-    if not methods:
-        raise InputError("there is nothing to compare: give at least one method")
-    if len(set(methods)) < len(methods):
-        raise InputError(f"a method is named twice in {', '.join(methods)}: name each once")
-    given = dict(options or {})
-    jobs = {}
-    for name in methods:
-        method, _, preset = name.partition(":")
-        job: dict[str, Any] = {"method": method, "preset": preset or None}
-        own = given.pop(name, None) or given.pop(method, {})
-        if replaces(method, preset or None, own):
-            job |= {"replacer": replacer, "replacer_options": replacer_options}
-        check_choices(**_UNASKED | {key: asked[key] for key in _UNASKED if key in asked} | job, options=own)
-        jobs[name] = job | dict(own)
-    if given:
-        raise InputError(f"options are given for {', '.join(given)}, which is not among the methods to compare")
-    return jobs
+def run_all(
+    model: Model, requests: Mapping[str, ExplainRequest], on_progress: NamedProgress | None = None
+) -> tuple[Explanation, ...]:
+    """Answer each request, in their order."""
+    return tuple(
+        run(model, request, None if on_progress is None else _with_name(on_progress, name))
+        for name, request in requests.items()
+    )
 
 
-def _named(progress: Callable[[str, Progress], None], name: str) -> Callable[[Progress], None]:
-    return lambda now: progress(name, now)
+def build_requests(
+    prompt: Any,
+    methods: Sequence[str | Method],
+    *,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    replacer: str | Replacer = "auto",
+    replacer_options: Mapping[str, Any] | None = None,
+    **question: Any,
+) -> dict[str, ExplainRequest]:
+    """One checked request for each method, by its name; `question` are further arguments of ExplainRequest.build.
+
+    Methods that replace nothing get no replacer.
+    """
+    if not methods or isinstance(methods, str):
+        raise InputError("there is nothing to compare: give a list with at least one method")
+    unused = dict(options or {})
+    requests: dict[str, ExplainRequest] = {}
+    for method in methods:
+        name, id_, preset = _split(method)
+        if name in requests:
+            raise InputError(f"the method {name!r} is given twice: give each once")
+        own = unused.pop(name, None) or unused.pop(str(id_), {})
+        replacing: dict[str, Any] = {"replacer": replacer, "replacer_options": replacer_options}
+        uses = uses_replacer(make_method(id_, preset, **own)[0])
+        requests[name] = ExplainRequest.build(
+            prompt, method=id_, preset=preset, options=own, **(replacing if uses else {}), **question
+        )
+    if unused:
+        raise InputError(f"options are given for {', '.join(unused)}, which is not among the methods to compare")
+    return requests
+
+
+def _split(method: str | Method) -> tuple[str, str | Method, str | None]:
+    """The name, the id or instance, and the preset of one of the methods to compare."""
+    if isinstance(method, str):
+        name, _, preset = method.partition(":")
+        return method, name, preset or None
+    if not is_method(method):
+        raise InputError(f"a method is an id or an object with an `attribute` method, got {method!r}")
+    return repr(method), method, None
+
+
+def _with_name(on_progress: NamedProgress, name: str) -> Callable[[Progress], None]:
+    return lambda progress: on_progress(name, progress)

@@ -1,99 +1,185 @@
-"""`explain`: the whole way from a prompt to an Explanation."""
+"""`explain`: from a prompt to an Explanation."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from difflib import get_close_matches
+from inspect import signature
+from typing import Any, overload
 
 import numpy as np
 
+from reagent.api.prepare import describe_target, find_target_span, group_tokens, read_case, stream_to
 from reagent.case import Floats
 from reagent.errors import InputError
 from reagent.explanation import Cost, Explanation, Level, Rows, WhatIf
-from reagent.methods import METHODS, Attribution, Method, Progress, make_method
-from reagent.methods.counterfactual import what_if as imagine
+from reagent.methods import Attribution, Method, Progress, ProgressCallback
+from reagent.methods.counterfactual import what_if as find_counterfactuals
 from reagent.methods.hierarchical import Stage, attribute
+from reagent.methods.registry import make_method
 from reagent.models.base import Model
 from reagent.models.chat import Chat
 from reagent.models.load import load_model
-from reagent.replacers import Proposals, Replacer, automatic, make_replacer
+from reagent.replacers import Proposals, Replacer
 from reagent.replacers.base import no_proposals
-from reagent.request import check_prompt, check_question, check_units, cuts, phrase, question, read_case, streaming_to
+from reagent.request import ExplainRequest
 from reagent.segmentation import Span
 from reagent.views.notebook import notebook_bar
 
 
+@overload
+def explain(model: Any, prompt: str | Chat, **arguments: Any) -> Explanation: ...
+@overload
+def explain(model: Any, prompt: Sequence[str] | Sequence[Chat], **arguments: Any) -> "Explanations": ...
 def explain(
-    model: Model | Any,
-    prompt: str | Chat,
+    model: Any,
+    prompt: Any,
     *,
-    target: str | None = None,
+    target: str | Sequence[str | None] | None = None,
     max_new_tokens: int = 10,
     stride: int = 1,
-    unit: str = "token",
-    spans: Sequence[Span] | None = None,
-    levels: Sequence[str] | None = None,
-    span: str | None = None,
+    units: str | Sequence[str] = "token",
+    prompt_spans: Sequence[Span] | None = None,
+    target_span: str | None = None,
     contrast: str | None = None,
     what_if: bool = False,
-    method: str = "reagent",
+    method: str | Method = "reagent",
     preset: str | None = None,
-    replacer: str = "auto",
+    replacer: str | Replacer = "auto",
     replacer_options: Mapping[str, Any] | None = None,
-    seed: int = 0,
-    progress: Callable[[Progress], None] | None = None,
-    answered: Callable[[str], None] | None = None,
+    seed: int | None = 0,
+    on_progress: ProgressCallback | None = None,
+    on_answer: Callable[[str], None] | None = None,
     **options: Any,
-) -> Explanation:
-    """Which parts of `prompt` made `model` say `target` (or what it says by itself)?
+) -> "Explanation | Explanations":
+    """Which parts of `prompt` made `model` say `target` (or its own continuation)?
 
-    `model` is what `load_model` returns, or anything that it takes. A `prompt` that is a list of messages
-    is a chat. With a `stride`, only every so many output tokens are explained. `unit` is token, word, sentence
-    or paragraph; `spans` are characters of the prompt to score instead, each as a whole, while all else stays.
-    `levels` are units from coarse to fine (by itself, a long prompt is explained by sentences first). `span`
-    asks for a phrase of the output as a whole, `contrast` why the model did not say that instead, `what_if`
-    what it would have said. `progress` is streaming_to how far it is (in a notebook there is a bar by itself),
-    `answered` the output as far as it is known, before it is explained. `options` are the hyperparameters of
-    the method's preset, such as `runs` and `max_steps`.
+    Args:
+        model: what `load_model` returns, or anything that it accepts.
+        prompt: a text, or a chat as a list of messages `{"role", "content"}`. A list of texts or of chats gives
+            a sequence of explanations, each computed when it is first read.
+        target: explain this continuation instead of the model's own; for a list of prompts, one for each.
+        max_new_tokens: length of the model's own continuation.
+        stride: explain every n-th output token only.
+        units: what is replaced and scored: "token", "word", "sentence" or "paragraph". A list goes from coarse
+            to fine, as `["sentence", "token"]`; a long prompt does so by default.
+        prompt_spans: score these characters of the prompt instead, each as one unit; everything else is kept.
+        target_span: explain this phrase of the output as a whole.
+        contrast: explain why the model did not say this instead.
+        what_if: also report what the model says under the strongest replacement.
+        method: an id of `reagent methods`, or an instance such as `ReagentFast(probes=64)`.
+        preset: named settings of the method.
+        replacer: an id of `reagent replacers`, or an instance.
+        replacer_options: options of the replacer, when it is given by its id.
+        seed: for all random draws; None draws a seed and records it.
+        on_progress: called with a `Progress`; without it, a notebook shows a progress bar.
+        on_answer: called with the output before it is explained, token by token where the model can stream.
+        options: options of the method, such as `probes` or `max_steps`.
 
-    >>> from reagent.testing.scripted import ScriptedModel
+    >>> from reagent.testing import ScriptedModel
     >>> echo = ScriptedModel(["a", "b", "c"], lambda context: 5.0 * (context[:, :1] == np.arange(3)))
-    >>> why = explain(echo, "c a b", max_new_tokens=1)
-    >>> why.top(1)[0].token.text
+    >>> explain(echo, "c a b", max_new_tokens=1).top(1)[0].token.text
     'c'
+    >>> [why.completion for why in explain(echo, ["a b", "b c"], max_new_tokens=1)]
+    [' a', ' b']
     """
-    # Everything that can be wrong with the words is found before anything is loaded or computed.
-    given = check_prompt(prompt)
-    check_question(target, span, contrast, max_new_tokens, seed, stride)
-    attributor, method_info, substitute = check_choices(
-        unit, spans, levels, method, preset, options, replacer, replacer_options, what_if
+    _check_options(method, preset, options)
+    prompts = _several(prompt)
+    targets = _targets(target, None if prompts is None else len(prompts))
+
+    def build(one: Any, its_target: str | None) -> ExplainRequest:
+        return ExplainRequest.build(
+            one,
+            target=its_target,
+            max_new_tokens=max_new_tokens,
+            stride=stride,
+            units=units,
+            prompt_spans=prompt_spans,
+            target_span=target_span,
+            contrast=contrast,
+            what_if=what_if,
+            method=method,
+            preset=preset,
+            options=options,
+            replacer=replacer,
+            replacer_options=replacer_options,
+            seed=seed,
+        )
+
+    if prompts is None:
+        request = build(prompt, targets[0])
+        return run(load_model(model), request, on_progress, on_answer)
+    requests = [build(one, its_target) for one, its_target in zip(prompts, targets, strict=True)]
+    return Explanations(load_model(model), requests, on_progress, on_answer)
+
+
+class Explanations(Sequence[Explanation]):
+    """Explanations of several prompts, each computed when it is first read, and kept.
+
+    The length is known, so `tqdm(explanations)` shows how many are done.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        requests: Sequence[ExplainRequest],
+        on_progress: ProgressCallback | None = None,
+        on_answer: Callable[[str], None] | None = None,
+    ) -> None:
+        self._model, self._requests, self._callbacks = model, list(requests), (on_progress, on_answer)
+        self._explanations: dict[int, Explanation] = {}
+
+    def __len__(self) -> int:
+        return len(self._requests)
+
+    @overload
+    def __getitem__(self, index: int) -> Explanation: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Explanation]: ...
+    def __getitem__(self, index: int | slice) -> Explanation | list[Explanation]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        i = range(len(self))[index]
+        if i not in self._explanations:
+            self._explanations[i] = run(self._model, self._requests[i], *self._callbacks)
+        return self._explanations[i]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} explanations, {len(self._explanations)} computed>"
+
+
+def run(
+    model: Model,
+    request: ExplainRequest,
+    on_progress: ProgressCallback | None = None,
+    on_answer: Callable[[str], None] | None = None,
+) -> Explanation:
+    """Answer a checked request."""
+    request.check_model(model)
+    replacer = request.replacer_for(model)
+    case = read_case(
+        stream_to(model, on_answer), request.prompt, request.target, request.contrast, request.max_new_tokens
     )
-    known = model if hasattr(model, "score") and hasattr(model, "case") else load_model(model)
-    if substitute is not None and replacer == "auto":
-        substitute = make_replacer(automatic(known), **(replacer_options or {}))
-    if hasattr(attributor, "check"):
-        attributor.check(known)
-    case = read_case(streaming_to(known, answered), given, target, contrast, max_new_tokens)
-    if answered is not None:
-        answered(case.completion)
-    case = replace(case, stride=stride)
-    asked = None if span is None else phrase(case, span)
-    cut = cuts(case, unit, spans, levels, attributor)
+    if on_answer is not None:
+        on_answer(case.completion)
+    case = replace(case, stride=request.stride)
+    span = None if request.target_span is None else find_target_span(case, request.target_span)
+    groups = group_tokens(case, request)
 
-    bill = _Bill(known)
-    proposing, attributing = np.random.default_rng(seed).spawn(2)
-    case = case.with_logprobs(known)
-    bill.unlisted = bill.censored
-    proposals = bill.proposing(lambda: substitute.propose(known, case, proposing)) if substitute else no_proposals(case)
-    if substitute and not proposals.replaceable[: len(case.input)].any():
+    meter = CostMeter(model)
+    proposing, attributing = np.random.default_rng(request.seed).spawn(2)
+    case = case.with_logprobs(model)
+    meter.unlisted = meter.censored
+    proposals = meter.measure(lambda: replacer.propose(model, case, proposing)) if replacer else no_proposals(case)
+    if replacer and not proposals.replaceable[: len(case.input)].any():
         raise InputError("there is nothing to replace: the replacer has no proposal for any token of the prompt")
-    if asked is not None:
-        case = case.with_phrase(*asked)
+    if span is not None:
+        case = case.with_phrase(*span)
 
-    def explanation(stages: Sequence[Stage], imagined: Sequence[WhatIf] = ()) -> Explanation:
+    def explanation(stages: Sequence[Stage], counterfactuals: Sequence[WhatIf] = ()) -> Explanation:
         *coarser, last = (stage._replace(found=stage.found.explained_only(stage.case)) for stage in stages)
-        names = list(cut)
+        names = list(groups)
         return Explanation(
             prompt=case.prompt,
             completion=case.completion,
@@ -101,63 +187,36 @@ def explain(
             output=last.case.output,
             **_rows(last.found),
             effect_unit=last.found.effect_unit,
-            model=known.info,
-            method=method_info,
-            replacer=None if substitute is None else substitute.info,
-            seed=seed,
-            target=question(case, asked),
+            model=model.info,
+            method=request.method_info,
+            replacer=None if replacer is None else replacer.info,
+            seed=request.seed,
+            target=describe_target(case, span),
             unit=names[len(coarser)],
             levels=tuple(
                 Level(name, stage.case.input, **_rows(stage.found)) for name, stage in zip(names, coarser, strict=False)
             ),
             messages=case.messages,
-            what_if=tuple(imagined),
-            cost=bill.cost(last.found),
+            what_if=tuple(counterfactuals),
+            cost=meter.cost(last.found),
         )
 
-    def look(now: Progress, stages: list[Stage]) -> None:
+    def notify(now: Progress, stages: list[Stage]) -> None:
         if report is not None:
             report(replace(now, partial=explanation(stages)) if stages else now)
 
-    with notebook_bar() if progress is None else nullcontext(progress) as report:
-        stages = attribute(attributor, known, case, proposals, list(cut.values()), attributing, look)
-    if not what_if:
+    with notebook_bar() if on_progress is None else nullcontext(on_progress) as report:
+        stages = attribute(request.method, model, case, proposals, list(groups.values()), attributing, notify)
+    if not request.what_if:
         return explanation(stages)
-    rows = range(len(case.output)) if asked is None and contrast is None else [explanation(stages).focus]
-    return explanation(stages, imagine(known, stages[-1].case, stages[-1].proposals, stages[-1].found, rows))
+    everything = span is None and request.contrast is None
+    rows = range(len(case.output)) if everything else [explanation(stages).focus]
+    last = stages[-1]
+    return explanation(stages, find_counterfactuals(model, last.case, last.proposals, last.found, rows))
 
 
-def check_choices(
-    unit: str,
-    spans: Sequence[Span] | None,
-    levels: Sequence[str] | None,
-    method: str,
-    preset: str | None,
-    options: Mapping[str, Any],
-    replacer: str,
-    replacer_options: Mapping[str, Any] | None,
-    what_if: bool,
-) -> tuple[Method, dict[str, Any], Replacer | None]:
-    """The method, its provenance and the replacer, once all words about them are known to be right."""
-    attributor, info = make_method(method, preset, **options)
-    check_units(unit, spans, levels, attributor, method)
-    return attributor, info, _replacer(info, attributor, replacer, replacer_options or {}, what_if)
-
-
-def _replacer(
-    info: Mapping[str, Any], method: Method, name: str, options: Mapping[str, Any], what_if: bool
-) -> Replacer | None:
-    """The replacer, or None for a method that replaces nothing."""
-    if getattr(method, "replaces", METHODS[info["id"]].replaces):
-        return make_replacer(name, **options)
-    if name != "auto" or options or what_if:
-        called = " ".join(str(info[key]) for key in ("id", "preset") if info[key])
-        raise InputError(f"method {called!r} replaces nothing: leave out the replacer, its options and what_if")
-    return None
-
-
-class _Bill:
-    """What an explanation took, from here on."""
+class CostMeter:
+    """Passes, tokens and seconds since it was made."""
 
     def __init__(self, model: Model) -> None:
         self.meter = model.meter
@@ -168,31 +227,67 @@ class _Bill:
     def censored(self) -> int:
         return self.meter.censored - self.before.censored
 
-    def proposing(self, propose: Callable[[], Proposals]) -> Proposals:
+    def measure(self, propose: Callable[[], Proposals]) -> Proposals:
+        """Make proposals and record how many passes they took."""
         before = self.meter.forward_passes
         proposals = propose()
         self.proposals = self.meter.forward_passes - before + proposals.foreign_passes
         return proposals
 
-    def cost(self, found: Attribution) -> Cost:
+    def cost(self, attribution: Attribution) -> Cost:
         return Cost(
             forward_passes=self.meter.forward_passes - self.before.forward_passes,
             tokens=self.meter.tokens - self.before.tokens,
             seconds=round(time.perf_counter() - self.begin, 3),
             proposals=self.proposals,
-            probes=found.probes,
-            stopping_tests=found.stopping_tests,
-            steps=tuple(found.steps),
-            stopped=tuple(found.stopped),
-            runs=tuple(tuple(steps) for steps in found.runs),
+            probes=attribution.probes,
+            stopping_tests=attribution.stopping_tests,
+            steps=tuple(attribution.steps),
+            stopped=tuple(attribution.stopped),
+            runs=tuple(tuple(steps) for steps in attribution.runs),
             requests=self.meter.requests - self.before.requests,
             censored=self.censored,
             unlisted=self.unlisted,
         )
 
 
-def _rows(found: Attribution) -> dict[str, Any]:
-    return {"scores": _plain(found.scores), "effects": _plain(found.effects), "stderr": _plain(found.stderr)}
+# --- the arguments of explain ---
+
+
+def _check_options(method: str | Method, preset: str | None, options: Mapping[str, Any]) -> None:
+    """An unknown keyword is a typo of an argument of `explain` or of an option of the method: say which."""
+    configured, info = make_method(method, preset)
+    allowed = list(getattr(configured, "__dataclass_fields__", ()))
+    for name in options:
+        if name not in allowed:
+            arguments = [argument for argument in signature(explain).parameters if argument != "options"]
+            close = get_close_matches(name, [*arguments, *allowed], n=1)
+            guess = f", did you mean {close[0]!r}?" if close else "."
+            raise InputError(
+                f"explain has no argument {name!r}{guess} Arguments: {', '.join(arguments[2:])}; "
+                f"options of method {info['id']!r}: {', '.join(allowed) or 'none'}"
+            )
+
+
+def _several(prompt: Any) -> Sequence[Any] | None:
+    """The prompts of a list of texts or chats; None for one text or one chat."""
+    if isinstance(prompt, str) or not isinstance(prompt, Sequence) or not prompt:
+        return None
+    return None if all(isinstance(one, Mapping) for one in prompt) else prompt
+
+
+def _targets(target: Any, count: int | None) -> list[str | None]:
+    if target is None or isinstance(target, str):
+        return [target] * (count or 1)
+    if count is None:
+        raise InputError(f"target must be a text, got {target!r}: give a list of targets with a list of prompts")
+    if len(target) != count:
+        raise InputError(f"there are {count} prompts and {len(target)} targets: give one target for each prompt")
+    return list(target)
+
+
+def _rows(attribution: Attribution) -> dict[str, Any]:
+    return {name: _plain(getattr(attribution, name)) for name in ("scores", "effects", "stderr")}
 
 
 def _plain(rows: list[Floats] | None) -> Rows | None:

@@ -1,14 +1,14 @@
-"""From a suite to results: plan, run (here or on Ray), store, report.
+"""Whole studies: from a suite to results, in this process or on Ray.
 
-suite.py, suites/   what to do, from TOML
+suite.py      models × datasets × methods × metrics, from TOML; suites/ has those of the package
 plan.py       a suite as jobs, and the keys of their cells
-choosing.py   which examples a model gets
-work.py       a worker, which holds a model and does jobs
+runner.py     runs the jobs that are missing in a file
+worker.py     holds a model and runs jobs
 engines.py    workers in this process, or on Ray
-running.py    what is missing is done
-records.py    Cell: what was found at one place of a suite
-store.py, database.py, packing.py   the file of results
-estimate.py, calibrating.py   what a suite takes, before it is run
-exporting.py  explanations as JSON lines; shards in one file
-report/       tables, figures and a page
+records.py    Cell: the result at one place of a suite
+store.py      the file of results
+database.py   its SQLite schema, lock and errors
+codec.py      explanations and evaluations as compressed bytes
+estimate.py   passes, tokens and time before a run
+export.py     explanations as JSON lines; merging shards
 """

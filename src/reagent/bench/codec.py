@@ -1,8 +1,8 @@
-"""Explanations and evaluations as small bytes.
+"""Explanations and evaluations as compressed bytes.
 
 Cells of one example share its text and tokens, which are kept once. Numbers keep five significant digits, errors
-two. Of a continuation of which only some tokens were asked about, only their rows are kept. What is evaluated is
-what comes back from here, so that a later evaluation sees exactly the same numbers.
+two. Only the rows of explained tokens are kept. Evaluations use the unpacked explanation, so that a later
+evaluation gives exactly the same numbers.
 """
 
 import json
@@ -17,10 +17,10 @@ from reagent.explanation_json import from_dict, to_dict
 DIGITS, ERROR_DIGITS = 5, 2
 _SHARED = ("schema", "prompt", "completion", "input", "output", "model", "target", "unit", "messages")
 _ROWS = ("scores", "effects", "stderr")
-_FOUND = ("value", "stderr", "random", "random_stderr")
-_WHICH = ("version", "created", "prompt", "completion", "model", "method", "replacer", "seed", "target", "unit")
-# Text that nearly every packed piece has, so that it takes no room in any of them. Files depend on it, to the letter.
-_USUAL = (
+_NUMBERS = ("value", "stderr", "random", "random_stderr")
+_IDENTITY = ("version", "created", "prompt", "completion", "model", "method", "replacer", "seed", "target", "unit")
+# The compression dictionary: text that nearly every record contains. Stored files depend on every byte of it.
+_DICTIONARY = (
     b'"fixed","unasked","unasked","unasked","unasked","flat","settled","unsettled","condition","maximum","start",'
     b'"ratio":0.3,"keep":0.3,"top_k":3,"runs":3,"max_steps":1000,"stop":true,"ahead":32,"scores":"softmax of the '
     b'published sum, mean over runs"},"probes":null,"max_probes":256,"look":64,"ratio":0.1,"top":3,"response":'
@@ -40,13 +40,13 @@ _USUAL = (
 
 
 def pack_explanation(why: Explanation) -> tuple[bytes, bytes]:
-    """What it shares with other explanations of the same output, and what is its own."""
+    """The part shared with other explanations of the same output, and the rest."""
     data = to_dict(why)
     shared = {name: _compact(data.pop(name)) for name in _SHARED}
     for rows in (data, *data["levels"]):
         for name in _ROWS:
             rows[name] = rows[name] and [_rounded(row, _digits(name)) for row in rows[name]]
-    asked = asked_rows(why)
+    asked = explained_rows(why)
     if len(asked) < len(why.output):
         data |= {name: data[name] and [data[name][t] for t in asked] for name in _ROWS}
         data["asked"] = asked
@@ -64,13 +64,13 @@ def unpack_explanation(shared: bytes, own: bytes) -> Explanation:
     return from_dict(data)
 
 
-def asked_rows(why: Explanation) -> list[int]:
-    """The output tokens that were asked about; all, where nothing says otherwise."""
+def explained_rows(why: Explanation) -> list[int]:
+    """The output tokens that were explained."""
     return [t for t, reason in enumerate(why.cost.stopped) if reason != "unasked"]
 
 
 def _all_rows(known: Mapping[int, list[float]], data: Mapping[str, Any], name: str) -> list[list[float]]:
-    """Rows that were not asked about are uniform, as the method would have left them."""
+    """All rows; those that were not explained are uniform."""
     protected = [token["protected"] for token in data["input"]]
     rows = []
     for t in range(len(data["output"])):
@@ -81,16 +81,18 @@ def _all_rows(known: Mapping[int, list[float]], data: Mapping[str, Any], name: s
 
 
 def pack_evaluation(found: Evaluation) -> bytes:
-    """Everything that its explanation does not say already; results as lists, without names."""
+    """Everything that the explanation does not contain; results as lists without names."""
     data = found.to_dict()
     own = {name: data[name] for name in ("version", "created", "level", "targets", "skipped", "settings", "cost")}
     own["model"] = None if data["model"] == data["explanation"]["model"] else data["model"]
     own["warnings"] = [line for line in found.warnings if "was not asked about" not in line]
     own["results"] = [
         [
-            *_numbers(result, ("metric", "measure", "higher_is_better", *_FOUND, "draws", "random_draws", "flags")),
-            [_numbers(target, ("index", *_FOUND, "flags")) for target in result["targets"]],
-            [_numbers(point, ("at", *_FOUND)) for point in result["curve"]],
+            *_pack_numbers(
+                result, ("metric", "measure", "higher_is_better", *_NUMBERS, "draws", "random_draws", "flags")
+            ),
+            [_pack_numbers(target, ("index", *_NUMBERS, "flags")) for target in result["targets"]],
+            [_pack_numbers(point, ("at", *_NUMBERS)) for point in result["curve"]],
         ]
         for result in data["results"]
     ]
@@ -101,7 +103,7 @@ def unpack_evaluation(data: bytes, why: Explanation) -> Evaluation:
     own = unpack(data)
     whole = to_dict(why)
     return Evaluation(
-        explanation={name: whole[name] for name in _WHICH},
+        explanation={name: whole[name] for name in _IDENTITY},
         model=own["model"] or dict(why.model),
         level=own["level"],
         targets=tuple(own["targets"]),
@@ -126,18 +128,18 @@ def _result(
     )  # fmt: skip
 
 
-def _numbers(entry: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
-    return [_round(entry[name], _digits(name)) if name in _FOUND else entry[name] for name in names]
+def _pack_numbers(entry: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+    return [_round(entry[name], _digits(name)) if name in _NUMBERS else entry[name] for name in names]
 
 
 def pack(data: Any) -> bytes:
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    deflate = zlib.compressobj(9, zdict=_USUAL)
+    deflate = zlib.compressobj(9, zdict=_DICTIONARY)
     return deflate.compress(text.encode()) + deflate.flush()
 
 
 def unpack(data: bytes) -> Any:
-    return json.loads(zlib.decompressobj(zdict=_USUAL).decompress(data))
+    return json.loads(zlib.decompressobj(zdict=_DICTIONARY).decompress(data))
 
 
 def _digits(name: str) -> int:

@@ -1,4 +1,4 @@
-"""The SQLite file of a benchmark: whose it is, who may write it, and what can go wrong with it."""
+"""The SQLite file of a benchmark: its schema, its lock, and its errors."""
 
 import sqlite3
 import zlib
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from reagent.errors import FileError
 
 SCHEMA = 1
-_APPLICATION = 0x52414742  # marks the file as ours
+_APPLICATION = 0x52414742  # identifies our files
 _TABLES = """
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE models (model TEXT PRIMARY KEY, known TEXT NOT NULL) WITHOUT ROWID;
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def lock(path: Path) -> Any:
-    """Held while a file is open for writing; the system lets go of it when the process ends, however it ends."""
+    """A lock for the writer; the operating system releases it when the process ends."""
     from filelock import FileLock, Timeout
 
     if not path.resolve().parent.is_dir():
@@ -52,15 +52,15 @@ def connect(path: Path, write: bool) -> sqlite3.Connection:
     address = f"{path.resolve().as_uri()}?mode={'rwc' if write else 'ro'}"
     database = sqlite3.connect(address, uri=True, timeout=30, isolation_level=None, check_same_thread=False)
     try:
-        _claim(path, database, write)
+        _check_or_create(path, database, write)
     except BaseException:
         database.close()
         raise
     return database
 
 
-def _claim(path: Path, database: sqlite3.Connection, write: bool) -> None:
-    """Take a new file, know one of ours, leave every other alone."""
+def _check_or_create(path: Path, database: sqlite3.Connection, write: bool) -> None:
+    """Initialize a new file, accept one of ours, refuse every other."""
 
     def number(name: str) -> int:
         with closing(database.execute(f"PRAGMA {name}")) as found:
@@ -78,17 +78,17 @@ def _claim(path: Path, database: sqlite3.Connection, write: bool) -> None:
         if problem != "ok":
             raise sqlite3.DatabaseError(problem)
     if write:
-        database.execute("PRAGMA page_size = 8192")  # of a new file: rows of 1 to 2 kB leave less room unused
-        database.execute("PRAGMA journal_mode = WAL")  # readers and a writer at once; a crash loses nothing written
-        database.execute("PRAGMA synchronous = FULL")  # not even a power cut takes back a job that was reported done
+        database.execute("PRAGMA page_size = 8192")  # for rows of 1 to 2 kB
+        database.execute("PRAGMA journal_mode = WAL")  # concurrent readers; survives a crash
+        database.execute("PRAGMA synchronous = FULL")  # survives a power cut
         if not used:
             database.executescript(
                 f"BEGIN; {_TABLES} PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {SCHEMA}; COMMIT;"
             )
 
 
-def guarded(path: Path, act: Callable[[], T]) -> T:
-    """What goes wrong with the file, as one line that says what to do."""
+def translate_errors(path: Path, act: Callable[[], T]) -> T:
+    """Run `act`; SQLite errors become one line that says what to do."""
     try:
         return act()
     except sqlite3.OperationalError as error:
@@ -101,8 +101,8 @@ def guarded(path: Path, act: Callable[[], T]) -> T:
         raise _damaged(path, error) from error
 
 
-def decoded(path: Path, act: Callable[[], T]) -> T:
-    """The same for what the rows hold."""
+def translate_decoding_errors(path: Path, act: Callable[[], T]) -> T:
+    """Run `act`; errors in the content of rows become one line."""
     try:
         return act()
     except (zlib.error, ValueError, KeyError, TypeError) as error:

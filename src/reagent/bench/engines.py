@@ -1,4 +1,4 @@
-"""Where the work is done: in this process, or by workers on Ray. Both do the same work with the same draws."""
+"""Where jobs run: in this process, or on Ray workers. Results do not depend on the engine."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -6,23 +6,23 @@ from itertools import islice
 from typing import Any, Protocol
 
 from reagent.bench.plan import Job, Source
-from reagent.bench.records import Known
-from reagent.bench.suite import Model
-from reagent.bench.worker import Done, ModelLoadError, Worker, cell_of, one_line
+from reagent.bench.records import ModelRecord
+from reagent.bench.suite import ModelConfig
+from reagent.bench.worker import JobResult, ModelLoadError, Worker, describe_error, make_cell
 from reagent.errors import InputError, ReagentError, UnknownNameError
 
 ENGINES = ("local", "ray")
-LIVES = 3  # so often a worker may be lost over one job before the job counts as failed
-Filter = tuple[str, Source, int | None]  # under which name to remember it, the dataset, and how many examples
+MAX_ATTEMPTS = 3  # after so many lost workers a job counts as failed
+Filter = tuple[str, Source, int | None]  # name in the store, dataset, number of examples
 
 
 class Engine(Protocol):
-    """Does jobs of one model at a time; a context manager."""
+    """Runs jobs of one model at a time; a context manager."""
 
-    def known(self, model: Model, filters: Sequence[Filter]) -> Known: ...
+    def inspect(self, model: ModelConfig, filters: Sequence[Filter]) -> ModelRecord: ...
 
-    def done(self, model: Model, jobs: Iterable[Job]) -> Iterator[Done]:
-        """The jobs as they are finished, in any order."""
+    def run_jobs(self, model: ModelConfig, jobs: Iterable[Job]) -> Iterator[JobResult]:
+        """The results as jobs finish, in any order."""
         ...
 
     def __enter__(self) -> "Engine": ...
@@ -31,26 +31,26 @@ class Engine(Protocol):
 
 
 @dataclass
-class Local:
+class LocalEngine:
     """One worker, in this process."""
 
     worker: Worker | None = None
 
-    def known(self, model: Model, filters: Sequence[Filter]) -> Known:
-        return self._of(model).known(filters)
+    def inspect(self, model: ModelConfig, filters: Sequence[Filter]) -> ModelRecord:
+        return self._of(model).inspect(filters)
 
-    def done(self, model: Model, jobs: Iterable[Job]) -> Iterator[Done]:
+    def run_jobs(self, model: ModelConfig, jobs: Iterable[Job]) -> Iterator[JobResult]:
         worker = self._of(model)
         for job in jobs:
             yield worker.do(job)
 
-    def _of(self, model: Model) -> Worker:
+    def _of(self, model: ModelConfig) -> Worker:
         if self.worker is None or self.worker.model != model:
-            self.worker = None  # the last model goes before the next one comes
+            self.worker = None  # free the last model before loading the next
             self.worker = Worker(model)
         return self.worker
 
-    def __enter__(self) -> "Local":
+    def __enter__(self) -> "LocalEngine":
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -58,7 +58,7 @@ class Local:
 
 
 @dataclass
-class OnRay:
+class RayEngine:
     """Workers on a Ray cluster: the one at `address`, or one on this machine that ends with the run."""
 
     workers: int | None = None  # by default as many as there are GPUs, or cores
@@ -67,15 +67,15 @@ class OnRay:
     settings: dict[str, Any] = field(default_factory=dict)  # of ray.init
     _ray: Any = field(default=None, repr=False)
     _actors: list[Any] = field(default_factory=list, repr=False)
-    _model: Model | None = None
+    _model: ModelConfig | None = None
 
-    def known(self, model: Model, filters: Sequence[Filter]) -> Known:
-        self._staff(model)
-        found: Known = self._wait(self._actors[0].known.remote(filters))
-        return found
+    def inspect(self, model: ModelConfig, filters: Sequence[Filter]) -> ModelRecord:
+        self._start_workers(model)
+        record: ModelRecord = self._wait(self._actors[0].inspect.remote(filters))
+        return record
 
-    def done(self, model: Model, jobs: Iterable[Job]) -> Iterator[Done]:
-        self._staff(model)
+    def run_jobs(self, model: ModelConfig, jobs: Iterable[Job]) -> Iterator[JobResult]:
+        self._start_workers(model)
         waiting = iter(jobs)
         busy = {actor.do.remote(job): (actor, job) for actor, job in zip(self._actors, waiting, strict=False)}
         while busy:
@@ -84,13 +84,13 @@ class OnRay:
             yield self._result(ready, job)
             busy |= {actor.do.remote(following): (actor, following) for following in islice(waiting, 1)}
 
-    def _result(self, ready: Any, job: Job) -> Done:
+    def _result(self, ready: Any, job: Job) -> JobResult:
         try:
-            done: Done = self._wait(ready)
+            done: JobResult = self._wait(ready)
             return done
-        except self._ray.exceptions.RayActorError as error:  # lost again and again: this job is too much for it
-            lost = f"the worker was lost {LIVES} times over this job: {one_line(error)[:300]}"
-            return Done(tuple(cell_of(job, cell, None, None, lost) for cell in job.cells), {})
+        except self._ray.exceptions.RayActorError as error:  # all attempts failed
+            lost = f"the worker was lost {MAX_ATTEMPTS} times over this job: {describe_error(error)[:300]}"
+            return JobResult(tuple(make_cell(job, cell, None, None, lost) for cell in job.cells), {})
 
     def _wait(self, promised: Any) -> Any:
         try:
@@ -101,8 +101,8 @@ class OnRay:
                 raise cause from error
             raise
 
-    def _staff(self, model: Model) -> None:
-        """Workers that hold this model; those of another are let go first."""
+    def _start_workers(self, model: ModelConfig) -> None:
+        """Start workers for this model; those of another model are stopped first."""
         if self._model == model and self._actors:
             return
         for actor in self._actors:
@@ -110,12 +110,12 @@ class OnRay:
         resources = self._ray.cluster_resources()
         gpus = self.gpus if self.gpus is not None else (1 if resources.get("GPU") and model.device != "cpu" else 0)
         count = self.workers or max(1, int(resources["GPU"] / gpus if gpus else resources.get("CPU", 1)))
-        # A lost worker is started again, and what it was doing is done again.
-        made = self._ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=-1, max_task_retries=LIVES - 1)(Worker)
+        # A lost worker is restarted, and its job is repeated.
+        made = self._ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=-1, max_task_retries=MAX_ATTEMPTS - 1)(Worker)
         self._actors = [made.remote(model) for _ in range(count)]
         self._model = model
 
-    def __enter__(self) -> "OnRay":
+    def __enter__(self) -> "RayEngine":
         self._ray = require_ray()
         quiet: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False} if self.address is None else {}
         try:
@@ -132,15 +132,15 @@ class OnRay:
 
 
 def make_engine(name: str, workers: int | None = None, address: str | None = None) -> Engine:
-    """An engine by its name; one that cannot work here says so before any work."""
+    """An engine by its name; a missing library is reported before any work."""
     if name not in ENGINES:
         raise UnknownNameError("engine", name, ENGINES)
     if name == "ray":
         require_ray()
-        return OnRay(workers, address)
+        return RayEngine(workers, address)
     if workers is not None or address is not None:
         raise InputError("only the engine 'ray' has workers and an address: give --engine ray, or leave them out")
-    return Local()
+    return LocalEngine()
 
 
 def require_ray() -> Any:

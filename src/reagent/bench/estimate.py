@@ -1,51 +1,60 @@
-"""What a suite takes before it is run: forward passes and tokens, by what is typical of each method.
+"""The cost of a suite before it is run: forward passes, tokens and time, by typical values of each method.
 
-A backward pass counts as two forward passes. A search that stops by itself counts as it typically does:
+A backward pass counts as two forward passes. A search with a stopping condition counts with its typical length:
 as published, `STEPS` steps for a run (the paper's average with RoBERTa is 108 to 364, by model).
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from reagent.bench.plan import Job
+from reagent.bench.suite import ModelConfig
 from reagent.metrics.rationale import SIZE
 from reagent.metrics.replacement import REPLACEMENT, SHARES
 from reagent.metrics.soft import SOFT
+from reagent.models import bundled
+from reagent.models._transformers import is_local
+from reagent.models.load import load_model
 
 STEPS = 250
-CHARACTERS = 4.5  # of a token of English, with its space
-DRAWS = 48  # where a metric draws until it is precise
+CHARACTERS = 4.5  # per token of English text
+LENGTH, ROWS = 48, 32  # of the batch that measures speed
+GPU = 100e12  # operations per second: a third of the peak of an A100 in bfloat16
+DRAWS = 48  # of a metric that draws until its standard error is small
 
 
 @dataclass(frozen=True)
-class Work:
-    """So much to do."""
+class Workload:
+    """Forward passes, and the tokens in them."""
 
     passes: float = 0
     tokens: float = 0
 
-    def __add__(self, other: "Work") -> "Work":
-        return Work(self.passes + other.passes, self.tokens + other.tokens)
+    def __add__(self, other: "Workload") -> "Workload":
+        return Workload(self.passes + other.passes, self.tokens + other.tokens)
 
 
-def work_of(job: Job) -> Work:
-    """What one job takes, about."""
+def estimate_job(job: Job) -> Workload:
+    """The approximate cost of one job."""
     length = len(job.example.prompt) / CHARACTERS
     outputs = 1 if job.example.target is not None else job.max_new_tokens
     targets = len(range(0, outputs, job.stride))
-    explained = [cell.entry for cell in job.cells if cell.entry.label not in job.given]
+    explained = [cell.config for cell in job.cells if cell.config.label not in job.given]
     longest: dict[str, float] = {}
-    for entry in explained:  # those that stop earlier on the same way are free
-        info = entry.info
-        whole = str({**info, "max_steps": None}) if info.get("stop") is False else entry.label
+    for config in explained:  # shorter runs of the same method are free
+        info = config.info
+        whole = str({**info, "max_steps": None}) if info.get("stop") is False else config.label
         longest[whole] = max(longest.get(whole, 0), _passes(info, length, targets))
     passes = sum(longest.values()) + _metrics(job.metrics, job.settings, targets, len(job.cells))
-    return Work(passes, passes * (length + outputs))
+    return Workload(passes, passes * (length + outputs))
 
 
-def total(jobs: Sequence[Job]) -> Work:
-    return sum((work_of(job) for job in jobs), Work())
+def estimate_jobs(jobs: Sequence[Job]) -> Workload:
+    return sum((estimate_job(job) for job in jobs), Workload())
 
 
 def _passes(info: Mapping[str, Any], units: float, targets: int) -> float:
@@ -62,7 +71,7 @@ def _passes(info: Mapping[str, Any], units: float, targets: int) -> float:
         "gradient_shap": float(info.get("n_samples", 0)) * slopes,
         "lime": float(info.get("samples", 0)),
         "occlusion": units * (1 if info.get("by") == "deletion" else float(info.get("draws", 1))),
-        "shapley": units * 2 * float(info.get("orders", 8)),
+        "shapley": units * 2 * float(info["permutations"]),
         "greedy": targets * units * SIZE * (1 if info.get("by") == "masking" else float(info.get("draws", 1))),
     }
     return simple.get(method, 1.0)
@@ -74,3 +83,22 @@ def _metrics(names: Sequence[str], settings: Mapping[str, Any], targets: int, ce
     replaced = draws * len(SHARES) * sum(name in REPLACEMENT for name in names)
     probes = settings.get("probes", 128) if "lds" in names else 0
     return float(targets * (soft + replaced) * (cells + 1) + probes)
+
+
+def measure_speed(model: ModelConfig) -> float | None:
+    """Tokens per second on this machine; None if the model is not available locally."""
+    if not (model.id in bundled.MODELS or is_local(model.id, model.revision)):
+        return None
+    loaded = load_model(model.id, device=model.device, dtype=model.dtype, revision=model.revision)
+    ids = np.asarray(loaded.case("one two three", " four").ids)
+    sequences = np.random.default_rng(0).choice(ids, (ROWS, LENGTH))
+    last = np.array([LENGTH - 1])
+    loaded.score(sequences[:4], last, ids[:1])  # warm-up
+    begin = time.perf_counter()
+    loaded.score(sequences, last, ids[:1])
+    return ROWS * LENGTH / (time.perf_counter() - begin)
+
+
+def hours_on_gpu(billions: float, tokens: float) -> float:
+    """Hours on a large GPU: two operations for each parameter and token."""
+    return 2 * billions * 1e9 * tokens / GPU / 3600

@@ -1,17 +1,17 @@
-"""Out of a store, and from several into one."""
+"""Explanations as JSON lines, and the results of several shards in one file."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from reagent.atomic_io import atomic_write
-from reagent.bench.records import Cell, Known
+from reagent.bench.records import Cell, ModelRecord
 from reagent.bench.store import Store
 from reagent.errors import FileError, InputError
 from reagent.explanation import Explanation, Token
 
 
-def write_lines(path: str | Path, out: str | Path) -> Path:
+def write_jsonl(path: str | Path, out: str | Path) -> Path:
     """The explanations of a file of results as JSON, one per line, in the order of their examples."""
     with Store.open(path) as store:
         lines = [cell.explanation.to_json() for cell in store.cells() if cell.explanation is not None]
@@ -19,9 +19,9 @@ def write_lines(path: str | Path, out: str | Path) -> Path:
 
 
 def merge(paths: Sequence[str | Path], out: str | Path, texts: bool = True) -> int:
-    """Join the results of shards of one suite; what stands in `out` already stays. How many cells there are then.
+    """Merge the results of shards of one suite into `out`; returns the number of cells.
 
-    Without `texts`, all numbers are kept and no prompt, no output and no token: for texts that may not be passed on.
+    Without `texts`, only numbers are kept: no prompt, output or token. For texts that may not be redistributed.
     """
     if Path(out).resolve() in [Path(path).resolve() for path in paths]:
         raise InputError(f"{str(out)!r} is one of the files to join: give another file")
@@ -39,14 +39,14 @@ def _add(part: Store, joined: Store, texts: bool) -> None:
             raise FileError(
                 f"{str(part.path)!r} is of another suite than the others: join shards of one suite, unchanged"
             )
-    known = joined.known()
-    for model, found in part.known().items():
+    known = joined.models()
+    for model, found in part.models().items():
         if model in known and known[model].info != found.info:
             raise FileError(
                 f"{model!r} is not the same model in {str(part.path)!r} as in the others ({dict(found.info)}, not "
                 f"{dict(known[model].info)}): join shards of the same models"
             )
-        joined.meet(model, found if texts else _without_targets(found))
+        joined.put_model(model, found if texts else _without_targets(found))
     cost = theirs.pop("cost", {})
     theirs.pop("models", None)
     if not ours.get("suite"):
@@ -59,7 +59,7 @@ def _without_texts(cell: Cell) -> Cell:
     why, found = cell.explanation, cell.evaluation
     return replace(
         cell,
-        error=cell.error and "failed",  # what went wrong may quote the text
+        error=cell.error and "failed",  # error messages may quote the text
         explanation=why and _numbers_of(why),
         evaluation=found and replace(found, warnings=()),
     )
@@ -70,19 +70,19 @@ def _numbers_of(why: Explanation) -> Explanation:
         why,
         prompt="",
         completion="",
-        input=_nameless(why.input),
-        output=_nameless(why.output),
+        input=_without_text(why.input),
+        output=_without_text(why.output),
         target={name: value for name, value in why.target.items() if name in ("kind", "index", "logprob")},
-        levels=tuple(replace(level, units=_nameless(level.units)) for level in why.levels),
+        levels=tuple(replace(level, units=_without_text(level.units)) for level in why.levels),
         messages=(),
         what_if=(),
     )
 
 
-def _nameless(tokens: Sequence[Token]) -> tuple[Token, ...]:
+def _without_text(tokens: Sequence[Token]) -> tuple[Token, ...]:
     return tuple(replace(token, ids=(), text="", start=0, end=0) for token in tokens)
 
 
-def _without_targets(known: Known) -> Known:
-    """Examples of a dataset may come with the text that is to be explained."""
+def _without_targets(known: ModelRecord) -> ModelRecord:
+    """The targets of examples are texts too."""
     return replace(known, examples={name: tuple((i, None) for i, _ in kept) for name, kept in known.examples.items()})

@@ -1,4 +1,4 @@
-"""`run`: do what is missing in a file of results, and nothing twice."""
+"""`run`: compute the missing cells of a file of results."""
 
 import platform
 import time
@@ -9,40 +9,40 @@ from importlib.metadata import version
 from pathlib import Path
 
 from reagent._version import __version__
-from reagent.bench.engines import Engine, Filter, Local
-from reagent.bench.estimate import total, work_of
-from reagent.bench.plan import Job, Source, jobs_of, load_sources, shard_of, wanted
-from reagent.bench.records import Cell, Known
+from reagent.bench.engines import Engine, Filter, LocalEngine
+from reagent.bench.estimate import estimate_job, estimate_jobs
+from reagent.bench.plan import Job, Source, load_sources, plan_jobs, suite_filter, take_shard
+from reagent.bench.records import Cell, ModelRecord
 from reagent.bench.store import Store
-from reagent.bench.suite import Model, Suite
-from reagent.bench.worker import Done, ModelLoadError, cell_of
+from reagent.bench.suite import ModelConfig, Suite
+from reagent.bench.worker import JobResult, ModelLoadError, make_cell
 from reagent.errors import FileError, InputError, UnknownNameError
 
-LIBRARIES = ("torch", "transformers", "numpy", "scipy")  # whose versions the results may depend on
+LIBRARIES = ("torch", "transformers", "numpy", "scipy")  # recorded, since results may depend on their versions
 
 
 @dataclass
 class RunProgress:
-    """How far a run is."""
+    """The progress of a run."""
 
-    total: int = 0  # cells to do
+    total: int = 0  # cells to compute
     done: int = 0
     failed: int = 0
-    work: float = 0  # by estimate, in tokens …
-    worked: float = 0  # … and how much of it is done
-    notes: list[str] = field(default_factory=list)  # what a person should know besides
+    work: float = 0  # estimated tokens of all jobs …
+    worked: float = 0  # … and of the finished ones
+    notes: list[str] = field(default_factory=list)  # messages for the user
     begin: float = field(default_factory=time.monotonic)
 
     @property
     def seconds_left(self) -> float | None:
-        """By what the work so far took; unknown before any is done."""
+        """Extrapolated from the finished jobs; None before the first."""
         spent = time.monotonic() - self.begin
         return None if not self.worked else spent * max(0.0, self.work - self.worked) / self.worked
 
 
 @dataclass(frozen=True)
 class RunSelection:
-    """Which part of a suite to do."""
+    """The part of a suite to run."""
 
     limit: int | None = None  # examples of each dataset
     shard: tuple[int, int] = (1, 1)  # part i of n
@@ -56,12 +56,12 @@ class RunSelection:
         if not 1 <= part <= parts:
             raise InputError(f"a shard is i/n with i from 1 to n, as 1/2 and 2/2, got {part}/{parts}")
 
-    def among(self, sources: Sequence[Source]) -> list[Source]:
-        """Those of the datasets that are wished for."""
-        known = [source.data.id for source in sources]
+    def choose(self, sources: Sequence[Source]) -> list[Source]:
+        """The selected datasets."""
+        names = [source.data.id for source in sources]
         for name in self.datasets:
-            if name not in known:
-                raise UnknownNameError("dataset", name, known)
+            if name not in names:
+                raise UnknownNameError("dataset", name, names)
         return [source for source in sources if not self.datasets or source.data.id in self.datasets]
 
 
@@ -69,31 +69,31 @@ def run(
     suite: Suite,
     out: str | Path,
     engine: Engine | None = None,
-    wish: RunSelection = RunSelection(),  # noqa: B008  (frozen)
-    look: Callable[[RunProgress], None] = lambda _: None,
+    selection: RunSelection = RunSelection(),  # noqa: B008  (frozen)
+    on_progress: Callable[[RunProgress], None] = lambda _: None,
 ) -> RunProgress:
-    """Do what is missing of `suite` in the file `out`, which is made where there is none."""
+    """Compute the cells of `suite` that the file `out` does not have yet; a missing file is created."""
     sources = load_sources(suite)
-    chosen = wish.among(sources)
+    chosen = selection.choose(sources)
     with Store.open(out, write=True) as store:
-        _begin(store, suite, sources)
-        tally = RunProgress()
-        with engine or Local() as workers:
-            runs = [_OfModel(store, suite, model, chosen, wish, tally, look) for model in suite.models]
+        _write_facts(store, suite, sources)
+        progress = RunProgress()
+        with engine or LocalEngine() as workers:
+            runs = [_ModelRun(store, suite, model, chosen, selection, progress, on_progress) for model in suite.models]
             for one in runs:
-                one.count()
+                one.update_total()
             for one in runs:
                 one.run(workers)
-    return tally
+    return progress
 
 
-def planned(suite: Suite, wish: RunSelection, out: str | Path | None = None) -> dict[str, list[Job]]:
-    """The jobs of each model that a run would do, as far as that is known without loading one."""
-    sources = wish.among(load_sources(suite, rehearsal=True))
+def missing_jobs(suite: Suite, selection: RunSelection, out: str | Path | None = None) -> dict[str, list[Job]]:
+    """The jobs of each model that a run would do; an upper bound, since no model is loaded."""
+    sources = selection.choose(load_sources(suite, estimate_only=True))
     store = Store.open(out) if out is not None and Path(out).exists() else None
     try:
         return {
-            model.id: _OfModel(store, suite, model, sources, wish, RunProgress(), lambda _: None).missing()
+            model.id: _ModelRun(store, suite, model, sources, selection, RunProgress(), lambda _: None).missing()
             for model in suite.models
         }
     finally:
@@ -101,8 +101,8 @@ def planned(suite: Suite, wish: RunSelection, out: str | Path | None = None) -> 
             store.close()
 
 
-def _begin(store: Store, suite: Suite, sources: Sequence[Source]) -> None:
-    """Note what the file is about; a file of another suite is left alone."""
+def _write_facts(store: Store, suite: Suite, sources: Sequence[Source]) -> None:
+    """Record suite, datasets and versions; a file of another suite is an error."""
     facts = store.facts()
     if facts.get("suite", suite.name) != suite.name:
         raise FileError(
@@ -135,53 +135,55 @@ def _begin(store: Store, suite: Suite, sources: Sequence[Source]) -> None:
             "changed": now,
         }
     )
-    store.keep(wanted(suite, sources))
+    store.keep(suite_filter(suite, sources))
 
 
 @dataclass
-class _OfModel:
-    """What is to be done for one model of a suite."""
+class _ModelRun:
+    """The jobs of one model of a suite."""
 
     store: Store | None
     suite: Suite
-    model: Model
+    model: ModelConfig
     sources: Sequence[Source]
-    wish: RunSelection
-    tally: RunProgress
-    look: Callable[[RunProgress], None]
+    selection: RunSelection
+    progress: RunProgress
+    on_progress: Callable[[RunProgress], None]
     counted: tuple[int, float] = (0, 0.0)
 
     def run(self, engine: Engine) -> None:
-        """Every missing job; a model that cannot be loaded fails in all of its cells."""
+        """Run every missing job; if the model cannot be loaded, all its cells fail."""
         assert self.store is not None
         left = {_name(job): job for job in self.missing()}
         if not left:
             return
         try:
-            if not self._is_known:
-                self.store.meet(self.model.id, engine.known(self.model, self._filters))
+            if not self._is_inspected:
+                self.store.put_model(self.model.id, engine.inspect(self.model, self._filters))
                 left = {_name(job): job for job in self.missing()}
-                self.count()
-                self._note_what_is_left_out()
-            for done in engine.done(self.model, (self._with_given(job) for job in list(left.values()))):
-                self._keep(left.pop(_name(done.cells[0])), done)
+                self.update_total()
+                self._note_dropped_examples()
+            for done in engine.run_jobs(
+                self.model, (self._with_stored_explanations(job) for job in list(left.values()))
+            ):
+                self._write(left.pop(_name(done.cells[0])), done)
         except ModelLoadError as error:
             for job in left.values():
-                cells = tuple(cell_of(job, cell, None, None, str(error)) for cell in job.cells)
-                self._keep(job, Done(cells, {}))
+                cells = tuple(make_cell(job, cell, None, None, str(error)) for cell in job.cells)
+                self._write(job, JobResult(cells, {}))
 
-    def _note_what_is_left_out(self) -> None:
+    def _note_dropped_examples(self) -> None:
         for source in self.sources:
-            wanted_size = min(source.size(self.wish.limit) or len(source.whole), len(source.whole))
-            found = len(source.examples(self.wish.limit, self._known))
+            wanted_size = min(source.size(self.selection.limit) or len(source.whole), len(source.whole))
+            found = len(source.examples(self.selection.limit, self._record))
             if found < wanted_size:
                 all_of_it = f"{len(source.whole)} examples of {source.whole.id}"
-                self.tally.notes.append(f"{self.model.id} has an answer to {found} of {all_of_it}: no more are used")
+                self.progress.notes.append(f"{self.model.id} has an answer to {found} of {all_of_it}: no more are used")
 
     def missing(self) -> list[Job]:
-        """Jobs with those of their cells that are not there."""
+        """The jobs, each with its missing cells."""
         states = {} if self.store is None else self.store.states()
-        enough = ("done",) if self.wish.retry_failed else ("done", "failed")
+        enough = ("done",) if self.selection.retry_failed else ("done", "failed")
         left = []
         for job in self.jobs():
             cells = [c for c in job.cells if states.get(job.place(c)) not in [(c.key, state) for state in enough]]
@@ -190,47 +192,49 @@ class _OfModel:
         return left
 
     def jobs(self) -> list[Job]:
-        """All jobs of this part of the suite; of a model that is not known yet, as many as there may be."""
-        known = self._known if self._is_known else None
-        return shard_of(jobs_of(self.suite, self.model, self.sources, self.wish.limit, known), self.wish.shard)
+        """All jobs of this shard; an upper bound before the model is inspected."""
+        record = self._record if self._is_inspected else None
+        return take_shard(
+            plan_jobs(self.suite, self.model, self.sources, self.selection.limit, record), self.selection.shard
+        )
 
-    def count(self) -> None:
-        """Add what is to be done to the tally, or correct what was added before."""
+    def update_total(self) -> None:
+        """Add the missing cells to the total, or correct the total."""
         jobs = self.missing()
-        cells, work = sum(len(job.cells) for job in jobs), total(jobs).tokens
-        self.tally.total += cells - self.counted[0]
-        self.tally.work += work - self.counted[1]
+        cells, work = sum(len(job.cells) for job in jobs), estimate_jobs(jobs).tokens
+        self.progress.total += cells - self.counted[0]
+        self.progress.work += work - self.counted[1]
         self.counted = cells, work
 
     @property
-    def _known(self) -> Known | None:
-        return None if self.store is None else self.store.known().get(self.model.id)
+    def _record(self) -> ModelRecord | None:
+        return None if self.store is None else self.store.models().get(self.model.id)
 
     @property
     def _filters(self) -> list[Filter]:
-        """What has to be asked of the model before it is known which examples it gets."""
-        done = () if self._known is None else self._known.examples
-        limit = self.wish.limit
-        filters = [(source.name(limit), source, source.size(limit)) for source in self.sources if source.filtered]
+        """The datasets whose examples this model must still filter."""
+        done = () if self._record is None else self._record.examples
+        limit = self.selection.limit
+        filters = [(source.name(limit), source, source.size(limit)) for source in self.sources if source.is_filtered]
         return [one for one in filters if one[0] not in done]
 
     @property
-    def _is_known(self) -> bool:
-        return self._known is not None and not self._filters
+    def _is_inspected(self) -> bool:
+        return self._record is not None and not self._filters
 
-    def _with_given(self, job: Job) -> Job:
-        """With the explanations that are there already, made for other metrics."""
+    def _with_stored_explanations(self, job: Job) -> Job:
+        """With the stored explanations, which were made for other metrics."""
         assert self.store is not None
-        found = {cell.entry.label: self.store.explanation(cell.explained) for cell in job.cells}
-        return replace(job, given={label: why for label, why in found.items() if why is not None})
+        stored = {cell.config.label: self.store.explanation(cell.explained) for cell in job.cells}
+        return replace(job, given={label: why for label, why in stored.items() if why is not None})
 
-    def _keep(self, job: Job, done: Done) -> None:
+    def _write(self, job: Job, done: JobResult) -> None:
         assert self.store is not None
         self.store.put(done.cells, done.cost)
-        self.tally.done += len(done.cells)
-        self.tally.failed += sum(cell.status == "failed" for cell in done.cells)
-        self.tally.worked += work_of(job).tokens
-        self.look(self.tally)
+        self.progress.done += len(done.cells)
+        self.progress.failed += sum(cell.status == "failed" for cell in done.cells)
+        self.progress.worked += estimate_job(job).tokens
+        self.on_progress(self.progress)
 
 
 def _name(of: Job | Cell) -> tuple[str, str, int]:

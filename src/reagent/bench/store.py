@@ -1,8 +1,8 @@
 """The results of a benchmark in one SQLite file; with database.py the only place that knows SQL.
 
-One writer at a time (a lock beside the file says so), any number of readers. What `put` is given is written in one
-transaction: after a crash it is there whole or not at all. A place in the suite holds one cell; a new one replaces
-the old one there.
+One writer at a time (a lock file beside it), any number of readers. The cells given to `put` are written in one
+transaction: after a crash it is complete or absent. Each place of the suite has one cell; a new cell replaces the
+old one.
 """
 
 import hashlib
@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import Any
 
 from reagent.bench import codec
-from reagent.bench.database import connect, decoded, guarded, lock
-from reagent.bench.records import Cell, Known, Place
+from reagent.bench.database import connect, lock, translate_decoding_errors, translate_errors
+from reagent.bench.records import Cell, ModelRecord, Place
 from reagent.errors import FileError
 from reagent.explanation import Explanation
 
@@ -41,7 +41,7 @@ class Store:
             raise FileError(f"there is no file {str(path)!r}: give one that `reagent bench run` wrote")
         held = lock(place) if write else None
         try:
-            return cls(place, guarded(place, lambda: connect(place, write)), held)
+            return cls(place, translate_errors(place, lambda: connect(place, write)), held)
         except BaseException:
             if held is not None:
                 held.release()
@@ -67,7 +67,7 @@ class Store:
     # --- reading ---
 
     def cells(self, status: str | None = "done") -> Iterator[Cell]:
-        """The cells of the suite as it is now, in a stable order; of one status, or all."""
+        """The cells of the current suite in a stable order, of one status or all."""
         texts: dict[int, bytes] = dict(self._all("SELECT id, data FROM texts"))
         where = "current" if status is None else "current AND status = ?"
         order = "model, dataset, example, seed, label"
@@ -75,30 +75,30 @@ class Store:
             f"SELECT {_COLUMNS} FROM cells WHERE {where} ORDER BY {order}", [] if status is None else [status]
         )
         for row in rows:
-            yield decoded(self.path, partial(_cell, row, texts))
+            yield translate_decoding_errors(self.path, partial(_cell, row, texts))
 
     def facts(self) -> Mapping[str, Any]:
-        """What the file is about: suite, kind, text, version, created, models, cost."""
-        found = {name: json.loads(value) for name, value in self._all("SELECT name, value FROM facts")}
-        return found | {"models": {name: dict(known.info) for name, known in self.known().items()}}
+        """Metadata of the run: suite, kind, text, version, created, models, cost."""
+        facts = {name: json.loads(value) for name, value in self._all("SELECT name, value FROM facts")}
+        return facts | {"models": {name: dict(known.info) for name, known in self.models().items()}}
 
-    def known(self) -> dict[str, Known]:
-        """What the models turned out to be, by the names they were asked for."""
+    def models(self) -> dict[str, ModelRecord]:
+        """The inspected models, by their names in the suite."""
         rows = {name: json.loads(text) for name, text in self._all("SELECT model, known FROM models")}
         return {
-            name: Known(
+            name: ModelRecord(
                 entry["info"], {name: tuple((i, t) for i, t in kept) for name, kept in entry["examples"].items()}
             )
             for name, entry in rows.items()
         }
 
     def states(self) -> dict[Place, tuple[str, str]]:
-        """Of every cell of the suite its place, key and status; nothing is decoded."""
+        """Of every cell of the suite its place, key and status; nothing is translate_decoding_errors."""
         rows = self._all("SELECT model, dataset, example, label, seed, key, status FROM cells WHERE current")
         return {(m, d, e, label, seed): (key, status) for m, d, e, label, seed, key, status in rows}
 
     def explanation(self, explained: str) -> Explanation | None:
-        """What was explained before under this key, whatever became of its metrics."""
+        """The stored explanation with this key, even if its metrics failed."""
         rows = self._all(
             "SELECT texts.data, explanation FROM cells JOIN texts ON texts.id = text "
             "WHERE explained = ? AND explanation IS NOT NULL LIMIT 1",
@@ -109,7 +109,7 @@ class Store:
     # --- writing ---
 
     def begin(self, facts: Mapping[str, Any]) -> None:
-        """Note what the file is about; what stands there already stays unless it is named again."""
+        """Write metadata; other metadata is kept."""
 
         def write() -> None:
             for name, value in facts.items():
@@ -117,9 +117,9 @@ class Store:
 
         self._transaction(write)
 
-    def meet(self, model: str, known: Known) -> None:
-        """Note what a model turned out to be; cells that failed because it did not load are forgotten."""
-        examples = {**(self.known().get(model) or known).examples, **known.examples}
+    def put_model(self, model: str, known: ModelRecord) -> None:
+        """Record an inspected model; cells that failed because it did not load are deleted."""
+        examples = {**(self.models().get(model) or known).examples, **known.examples}
         text = json.dumps({"info": dict(known.info), "examples": examples})
 
         def write() -> None:
@@ -129,7 +129,7 @@ class Store:
         self._transaction(write)
 
     def put(self, cells: Iterable[Cell], cost: Mapping[str, float] | None = None) -> None:
-        """Write cells, and add up what they cost: all in one transaction."""
+        """Write cells and add up their cost, in one transaction."""
 
         def write() -> None:
             for cell in cells:
@@ -142,14 +142,14 @@ class Store:
 
         self._transaction(write)
 
-    def keep(self, wanted: Callable[[Place], bool]) -> None:
-        """Say which places the suite has now; what stands elsewhere is kept, but no longer shown."""
+    def keep(self, suite_filter: Callable[[Place], bool]) -> None:
+        """Mark which places belong to the current suite; other cells are kept, but not shown."""
 
         def write() -> None:
             places = self._all("SELECT model, dataset, example, label, seed FROM cells")
             self._database.executemany(
                 "UPDATE cells SET current = ? WHERE (model, dataset, example, label, seed) = (?, ?, ?, ?, ?)",
-                [(wanted(tuple(place)), *place) for place in places],
+                [(suite_filter(tuple(place)), *place) for place in places],
             )
 
         self._transaction(write)
@@ -189,10 +189,10 @@ class Store:
                     self._database.execute("ROLLBACK")
                 raise
 
-        guarded(self.path, whole)
+        translate_errors(self.path, whole)
 
     def _all(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
-        return guarded(self.path, lambda: self._database.execute(query, values).fetchall())
+        return translate_errors(self.path, lambda: self._database.execute(query, values).fetchall())
 
 
 def _cell(row: Sequence[Any], texts: Mapping[int, bytes]) -> Cell:

@@ -1,6 +1,6 @@
-"""What a benchmark consists of, as a TOML file says it: models × datasets × methods × seeds, and the metrics.
+"""A benchmark as a TOML file: models × datasets × methods × seeds, and the metrics.
 
-Every word is checked when a suite is read, before anything is loaded or computed.
+A suite is validated when it is read, before anything is loaded or computed.
 """
 
 import tomllib
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from reagent.api.evaluate import EvaluationConfig
-from reagent.api.explain import check_choices
 from reagent.errors import FileError, InputError, UnknownNameError
-from reagent.methods import METHODS, make_method, replaces
+from reagent.methods import make_method, uses_replacer
 from reagent.replacers import make_replacer
+from reagent.request import choose_replacer
 from reagent.validation import check_integer, with_options
 
 KINDS = ("study", "replacers", "hyperparameters", "convergence", "prompts")
@@ -24,8 +24,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Model:
-    """One model, as `load_model` takes it; `parameters` (billions) only serve estimates."""
+class ModelConfig:
+    """The arguments of `load_model`; `parameters` (billions) are for estimates only."""
 
     id: str
     revision: str | None = None
@@ -36,8 +36,8 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Data:
-    """One dataset, or a file of prompts, and how many of its examples."""
+class DatasetConfig:
+    """A dataset or a file of prompts, and the number of its examples."""
 
     id: str
     source: str | None = None
@@ -48,7 +48,7 @@ class Data:
 
 @dataclass(frozen=True)
 class MethodConfig:
-    """One method with everything set; `every` makes one entry for every so many steps up to the maximum."""
+    """A method with its options. `every` makes one config for every so many steps up to the maximum."""
 
     method: str
     label: str = ""
@@ -56,45 +56,50 @@ class MethodConfig:
     options: Mapping[str, Any] = field(default_factory=dict)
     replacer: str = "auto"
     replacer_options: Mapping[str, Any] = field(default_factory=dict)
-    datasets: Sequence[str] = ()  # only on these; by default on all
-    sizes: Mapping[str, int] = field(default_factory=dict)  # on so many examples of these only, the first by lot
+    datasets: Sequence[str] = ()  # the datasets to run on; by default all
+    sizes: Mapping[str, int] = field(
+        default_factory=dict
+    )  # by dataset: on so many examples only, the first in random order
     every: int | None = None
 
     @cached_property
     def info(self) -> dict[str, Any]:
-        """Everything that the method and its replacer are set to."""
-        _, info = make_method(self.method, self.preset, **self.options)
-        if replaces(self.method, self.preset, self.options):
+        """Provenance: all options of the method and of its replacer."""
+        method, info = make_method(self.method, self.preset, **self.options)
+        if uses_replacer(method):
             info["replacer"] = dict(make_replacer(self.replacer, **self.replacer_options).info)
         return info
 
-    def call(self) -> dict[str, Any]:
-        """What `explain` is called with."""
-        asked: dict[str, Any] = {"method": self.method, "preset": self.preset, **self.options}
-        if replaces(self.method, self.preset, self.options):
-            asked |= {"replacer": self.replacer, "replacer_options": dict(self.replacer_options)}
-        return asked
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of ExplainRequest.build that choose the method and its replacer."""
+        return {
+            "method": self.method,
+            "preset": self.preset,
+            "options": dict(self.options),
+            "replacer": self.replacer,
+            "replacer_options": dict(self.replacer_options),
+        }
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A benchmark as it was asked for."""
+    """A validated benchmark."""
 
     name: str
     kind: str
     summary: str
-    models: tuple[Model, ...]
-    datasets: tuple[Data, ...]
+    models: tuple[ModelConfig, ...]
+    datasets: tuple[DatasetConfig, ...]
     methods: tuple[MethodConfig, ...]
     metrics: tuple[str, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)  # of the metrics, as in evaluating.EvaluationConfig
     seeds: tuple[int, ...] = (0,)
     sample_seed: int = 0
-    needs: str = ""  # what to tell a person before it starts
-    text: str = ""  # the TOML that it was read from
+    needs: str = ""  # requirements, shown before a run
+    text: str = ""  # its TOML source
 
-    def entries(self, dataset: str) -> list[MethodConfig]:
-        return [entry for entry in self.methods if not entry.datasets or dataset in entry.datasets]
+    def methods_for(self, dataset: str) -> list[MethodConfig]:
+        return [config for config in self.methods if not config.datasets or dataset in config.datasets]
 
 
 def suites() -> dict[str, str]:
@@ -112,12 +117,12 @@ def load_suite(name_or_file: str) -> Suite:
     >>> load_suite("quick").kind
     'study'
     """
-    known = suites()
-    if name_or_file in known:
-        return parse(known[name_or_file], name_or_file)
+    bundled = suites()
+    if name_or_file in bundled:
+        return parse(bundled[name_or_file], name_or_file)
     path = Path(name_or_file).expanduser()
     if not path.exists() and path.suffix != ".toml":
-        raise UnknownNameError("suite", name_or_file, known, hint=", or a .toml file")
+        raise UnknownNameError("suite", name_or_file, bundled, hint=", or a .toml file")
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -126,19 +131,20 @@ def load_suite(name_or_file: str) -> Suite:
 
 
 def parse(text: str, name: str) -> Suite:
-    """From TOML to a suite whose words are all known to be right."""
+    """A validated suite from TOML."""
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise FileError(f"suite {name!r} is not TOML: {error}") from error
     owner = f"suite {name!r}"
     models = [
-        _part(Model, f"a model of {owner}", {"id": m} if isinstance(m, str) else m) for m in _list(data, "models")
+        _part(ModelConfig, f"a model of {owner}", {"id": m} if isinstance(m, str) else m) for m in _list(data, "models")
     ]
     datasets = [
-        _part(Data, f"a dataset of {owner}", {"id": d} if isinstance(d, str) else d) for d in _list(data, "datasets")
+        _part(DatasetConfig, f"a dataset of {owner}", {"id": d} if isinstance(d, str) else d)
+        for d in _list(data, "datasets")
     ]
-    entries = [
+    configs = [
         _part(MethodConfig, f"a method of {owner}", {"method": m} if isinstance(m, str) else m)
         for m in _list(data, "methods")
     ]
@@ -157,7 +163,7 @@ def parse(text: str, name: str) -> Suite:
         summary=str(data.get("summary", "")),
         models=tuple(models),
         datasets=tuple(datasets),
-        methods=tuple(one for entry in entries for one in _unrolled(_named(entry))),
+        methods=tuple(one for config in configs for one in _expand(_with_label(config))),
         metrics=tuple(metrics.get("names", ())),
         settings={key: value for key, value in metrics.items() if key != "names"},
         seeds=tuple(data.get("seeds", (0,))),
@@ -170,7 +176,7 @@ def parse(text: str, name: str) -> Suite:
 
 
 def check(suite: Suite) -> None:
-    """What can be wrong with a suite."""
+    """Raise InputError if a suite is not valid."""
     owner = f"suite {suite.name!r}"
     if suite.kind not in KINDS:
         raise UnknownNameError(f"kind of {owner}", suite.kind, KINDS)
@@ -184,15 +190,15 @@ def check(suite: Suite) -> None:
             if getattr(data, name) is not None:
                 check_integer(f"{data.id!r} of {owner}", name, getattr(data, name), 1, 10**9)
     for name, values in (
-        ("label", [entry.label for entry in suite.methods]),
+        ("label", [config.label for config in suite.methods]),
         ("model", [model.id for model in suite.models]),
         ("dataset", [data.id for data in suite.datasets]),
     ):
         twice = next((value for value in values if values.count(value) > 1), None)
         if twice is not None:
             raise InputError(f"{owner} names the {name} {twice!r} twice: give each its own name")
-    for entry in suite.methods:
-        _check_entry(entry, suite, owner)
+    for config in suite.methods:
+        _check_method(config, suite, owner)
     for key in suite.settings:
         if key not in _METRIC_OPTIONS:
             raise UnknownNameError(f"setting of the metrics of {owner}", key, ["names", *_METRIC_OPTIONS])
@@ -201,47 +207,42 @@ def check(suite: Suite) -> None:
         EvaluationConfig(metrics=suite.metrics, **suite.settings)
 
 
-def _check_entry(entry: MethodConfig, suite: Suite, owner: str) -> None:
+def _check_method(config: MethodConfig, suite: Suite, owner: str) -> None:
     try:
-        replacing = replaces(entry.method, entry.preset, entry.options) if entry.method in METHODS else True
-        check_choices(
-            "token", None, None, entry.method, entry.preset, entry.options,
-            entry.replacer if replacing else "auto", entry.replacer_options if replacing else {}, False,
-        )  # fmt: skip
-        if not replacing and (entry.replacer != "auto" or entry.replacer_options):
-            raise InputError(f"method {entry.method!r} replaces nothing: leave out the replacer")
+        method, info = make_method(config.method, config.preset, **config.options)
+        choose_replacer(method, info, config.replacer, config.replacer_options, what_if=False)
     except InputError as error:
-        raise InputError(f"{entry.label!r} of {owner}: {error}") from error
-    if not isinstance(entry.sizes, Mapping):
-        raise InputError(f"sizes of {entry.label!r} of {owner} must be a table, as {{ longra = 30 }}")
-    for dataset, size in entry.sizes.items():
-        check_integer(f"{entry.label!r} of {owner}", f"sizes.{dataset}", size, 1)
+        raise InputError(f"{config.label!r} of {owner}: {error}") from error
+    if not isinstance(config.sizes, Mapping):
+        raise InputError(f"sizes of {config.label!r} of {owner} must be a table, as {{ longra = 30 }}")
+    for dataset, size in config.sizes.items():
+        check_integer(f"{config.label!r} of {owner}", f"sizes.{dataset}", size, 1)
     known = [data.id for data in suite.datasets]
-    for dataset in (*entry.datasets, *entry.sizes):
+    for dataset in (*config.datasets, *config.sizes):
         if dataset not in known:
-            raise UnknownNameError(f"dataset of {entry.label!r} of {owner}", dataset, known)
+            raise UnknownNameError(f"dataset of {config.label!r} of {owner}", dataset, known)
 
 
-def _named(entry: MethodConfig) -> MethodConfig:
-    """With a label: the given one, or the method and its preset."""
-    usual = f"{entry.method} ({entry.preset})" if entry.preset else entry.method
-    return entry if entry.label else replace(entry, label=usual)
+def _with_label(config: MethodConfig) -> MethodConfig:
+    """With a label; by default the method and its preset."""
+    usual = f"{config.method} ({config.preset})" if config.preset else config.method
+    return config if config.label else replace(config, label=usual)
 
 
-def _unrolled(entry: MethodConfig) -> list[MethodConfig]:
-    """One entry for every so many steps, each with the draws of the longest."""
-    if entry.every is None:
-        return [entry]
-    check_integer(f"{entry.label!r}", "every", entry.every, 1)
-    most = int(entry.options.get("max_steps", 1000))
+def _expand(config: MethodConfig) -> list[MethodConfig]:
+    """One config for every so many steps, each with the draws of the longest."""
+    if config.every is None:
+        return [config]
+    check_integer(f"{config.label!r}", "every", config.every, 1)
+    most = int(config.options.get("max_steps", 1000))
     return [
         replace(
-            entry,
-            label=f"{entry.label} {steps}",
-            options={**entry.options, "max_steps": steps, "runs": 1, "stop": False, "ahead": entry.every},
+            config,
+            label=f"{config.label} {steps}",
+            options={**config.options, "max_steps": steps, "runs": 1, "stop": False, "ahead": config.every},
             every=None,
         )
-        for steps in range(entry.every, most + 1, entry.every)
+        for steps in range(config.every, most + 1, config.every)
     ]
 
 

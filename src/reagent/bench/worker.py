@@ -1,4 +1,4 @@
-"""A worker: it holds a model and does jobs, one after another. What goes wrong in a cell stays in that cell."""
+"""A worker holds a model and runs jobs, one after another. An error in a cell fails that cell only."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reagent.api.evaluate import EvaluationConfig, evaluate_together
-from reagent.api.explain import explain
+from reagent.api.explain import run
 from reagent.bench import codec
-from reagent.bench.choosing import choose
-from reagent.bench.plan import Job, Planned, Source
-from reagent.bench.records import Cell, Known
-from reagent.bench.suite import MethodConfig, Model
+from reagent.bench.plan import Job, PlannedCell, Source
+from reagent.bench.records import Cell, ModelRecord
+from reagent.bench.suite import MethodConfig, ModelConfig
+from reagent.data import filter_examples
 from reagent.errors import FileError
 from reagent.evaluation import Evaluation
 from reagent.explanation import Explanation
@@ -21,15 +21,16 @@ from reagent.metrics.soft import SOFT
 from reagent.models.base import Model as Loaded
 from reagent.models.distributions import reads_embeddings
 from reagent.models.load import load_model
+from reagent.request import ExplainRequest
 
 
 class ModelLoadError(Exception):
-    """A model that cannot be loaded or asked: nothing of it can be done, and all else can."""
+    """A model cannot be loaded or does not answer: all its cells fail, other models go on."""
 
 
 @dataclass(frozen=True)
-class Done:
-    """What became of a job."""
+class JobResult:
+    """The cells of a finished job, and its cost."""
 
     cells: tuple[Cell, ...]
     cost: Mapping[str, float]
@@ -37,35 +38,35 @@ class Done:
 
 @dataclass
 class Worker:
-    """Loads its model when it is first needed, and keeps it."""
+    """Loads its model on first use and keeps it."""
 
-    model: Model
+    model: ModelConfig
     loaded: Loaded | None = field(default=None, repr=False)
 
-    def known(self, sources: Sequence[tuple[str, Source, int | None]]) -> Known:
-        """What the model is, and which examples of filtered datasets it gets; `sources` are (name, source, size)."""
+    def inspect(self, sources: Sequence[tuple[str, Source, int | None]]) -> ModelRecord:
+        """The provenance of the model and its examples of filtered datasets; `sources` are (name, source, size)."""
         model = self._load()
         try:
-            kept = {name: choose(source.whole, model, size, source.seed) for name, source, size in sources}
-        except Exception as error:  # a model that loads, and answers nothing
-            raise ModelLoadError(one_line(error)) from error
-        return Known(
+            kept = {name: filter_examples(source.whole, model, size, source.seed) for name, source, size in sources}
+        except Exception as error:  # a model that loads but does not answer
+            raise ModelLoadError(describe_error(error)) from error
+        return ModelRecord(
             dict(model.info),
             {name: tuple((one.id, one.target) for one in examples.examples) for name, examples in kept.items()},
         )
 
-    def do(self, job: Job) -> Done:
-        """Explain what was not explained before, then evaluate everything together."""
+    def do(self, job: Job) -> JobResult:
+        """Explain what is not stored yet, then evaluate all explanations together."""
         model = self._load()
         if dict(model.info) != dict(job.info):
             raise FileError(
-                f"{self.model.id!r} is not the model that this file was begun with ({_said(job.info)}, now "
-                f"{_said(model.info)}): give another file, or the same revision and dtype"
+                f"{self.model.id!r} is not the model that this file was begun with ({_describe_model(job.info)}, now "
+                f"{_describe_model(model.info)}): give another file, or the same revision and dtype"
             )
         begin, before = time.perf_counter(), replace(model.meter)
-        found, failed, seconds = _explained(model, job)
+        found, failed, seconds = _explain_all(model, job)
         middle = time.perf_counter()
-        evaluated = _evaluated(model, job, found, failed) if job.metrics else {}
+        evaluated = _evaluate_all(model, job, found, failed) if job.metrics else {}
         cost = {
             "explaining_seconds": middle - begin,
             "evaluating_seconds": time.perf_counter() - middle,
@@ -73,27 +74,27 @@ class Worker:
             "tokens": model.meter.tokens - before.tokens,
         }
         cells = (
-            cell_of(job, cell, found.get(label), evaluated.get(label), failed.get(label), seconds.get(label, 0.0))
+            make_cell(job, cell, found.get(label), evaluated.get(label), failed.get(label), seconds.get(label, 0.0))
             for cell in job.cells
-            if (label := cell.entry.label)
+            if (label := cell.config.label)
         )
-        return Done(tuple(cells), cost)
+        return JobResult(tuple(cells), cost)
 
     def _load(self) -> Loaded:
         if self.loaded is None:
-            asked = self.model
+            config = self.model
             try:
-                self.loaded = load_model(asked.id, device=asked.device, dtype=asked.dtype, revision=asked.revision)
-            except Exception as error:  # whatever a stranger's model does when it is loaded
-                raise ModelLoadError(one_line(error)) from error
-            if asked.batch_size is not None and hasattr(self.loaded, "tokens_at_once"):
-                self.loaded.tokens_at_once = asked.batch_size
+                self.loaded = load_model(config.id, device=config.device, dtype=config.dtype, revision=config.revision)
+            except Exception as error:  # any error of any model
+                raise ModelLoadError(describe_error(error)) from error
+            if config.batch_size is not None and hasattr(self.loaded, "tokens_at_once"):
+                self.loaded.tokens_at_once = config.batch_size
         return self.loaded
 
 
-def cell_of(
+def make_cell(
     job: Job,
-    cell: Planned,
+    cell: PlannedCell,
     why: Explanation | None,
     found: Evaluation | None,
     error: str | None,
@@ -108,9 +109,9 @@ def cell_of(
         level=job.level,
         example=job.example.id,
         group=job.example.group,
-        method=cell.entry.method,
-        label=cell.entry.label,
-        options=cell.entry.info,
+        method=cell.config.method,
+        label=cell.config.label,
+        options=cell.config.info,
         seed=job.seed,
         status="done" if error is None else "failed",
         error=error,
@@ -121,40 +122,40 @@ def cell_of(
     )
 
 
-def one_line(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 # --- explaining ---
 
 
-def _explained(model: Loaded, job: Job) -> tuple[dict[str, Explanation], dict[str, str], dict[str, float]]:
+def _explain_all(model: Loaded, job: Job) -> tuple[dict[str, Explanation], dict[str, str], dict[str, float]]:
     """By label: explanations, errors, and seconds."""
     found, failed = dict(job.given), dict[str, str]()
     seconds = {label: why.cost.seconds for label, why in found.items()}
-    missing = [cell.entry for cell in job.cells if cell.entry.label not in found]
+    missing = [cell.config for cell in job.cells if cell.config.label not in found]
     if missing:
-        job = _answered(model, job)
-    for entry in sorted(missing, key=lambda entry: -int(entry.options.get("max_steps", 0))):
-        if entry.label in found:  # on the way to a longer run of the same
+        job = _with_generated_target(model, job)
+    for config in sorted(missing, key=lambda config: -int(config.options.get("max_steps", 0))):
+        if config.label in found:  # a prefix of a longer run of the same method
             continue
-        shorter = {e.options["max_steps"]: e for e in missing if e is not entry and _on_the_way(e, entry)}
+        shorter = {e.options["max_steps"]: e for e in missing if e is not config and _is_prefix(e, config)}
         try:
-            whole, earlier = _explain(model, job, entry, shorter)
+            whole, earlier = _explain(model, job, config, shorter)
         except Exception as error:
-            failed[entry.label] = one_line(error)
+            failed[config.label] = describe_error(error)
             continue
-        for one, why in ((entry, whole), *earlier):
-            # What is evaluated is what will be in the store, so that a later evaluation sees the same.
+        for one, why in ((config, whole), *earlier):
+            # Evaluate the explanation as it is stored, so that a later evaluation gives the same numbers.
             found[one.label] = codec.unpack_explanation(*codec.pack_explanation(why))
             seconds[one.label] = why.cost.seconds
     return found, failed, seconds
 
 
-def _answered(model: Loaded, job: Job) -> Job:
-    """With the model's own answer as the target, so that it is generated once and not for every method.
+def _with_generated_target(model: Loaded, job: Job) -> Job:
+    """With the model's own continuation as the target, so that it is generated once for all methods.
 
-    Only if its text is read as the same tokens again; and what goes wrong here goes wrong in every cell too.
+    Only if its text is tokenized to the same tokens; an error here occurs in every cell too.
     """
     example = job.example
     if example.target is not None:
@@ -169,37 +170,36 @@ def _answered(model: Loaded, job: Job) -> Job:
 
 
 def _explain(
-    model: Loaded, job: Job, entry: MethodConfig, shorter: Mapping[int, MethodConfig]
+    model: Loaded, job: Job, config: MethodConfig, shorter: Mapping[int, MethodConfig]
 ) -> tuple[Explanation, list[tuple[MethodConfig, Explanation]]]:
-    """The explanation, and those of the entries that stop earlier on the same way."""
+    """The explanation, and those of shorter runs of the same method, which are its prefixes."""
     if hasattr(model, "forget"):
         model.forget()
     earlier: list[tuple[MethodConfig, Explanation]] = []
 
-    def look(now: Progress) -> None:
+    def on_progress(now: Progress) -> None:
         if isinstance(now.partial, Explanation) and now.done in shorter:
             method = {**now.partial.method, "max_steps": now.done}
             earlier.append((shorter[now.done], replace(now.partial, method=method)))
 
-    why = explain(
-        model,
+    request = ExplainRequest.build(
         job.example.prompt,
         target=job.example.target,
         max_new_tokens=job.max_new_tokens,
         stride=job.stride,
-        levels=("token",),
+        units=("token",),
         seed=job.own_seed,
-        progress=look,
-        **entry.call(),
+        **config.arguments(),
     )
+    why = run(model, request, on_progress)
     return why, earlier
 
 
-def _on_the_way(short: MethodConfig, long: MethodConfig) -> bool:
-    """Whether `short` is what `long` is after fewer steps."""
+def _is_prefix(short: MethodConfig, long: MethodConfig) -> bool:
+    """Whether `short` is `long` after fewer steps."""
 
-    def rest(entry: MethodConfig) -> Any:
-        return entry.call() | {"max_steps": None}
+    def rest(config: MethodConfig) -> Any:
+        return config.arguments() | {"options": {**config.options, "max_steps": None}}
 
     both = short.options.get("stop") is False and short.options.get("runs") == 1
     return both and rest(short) == rest(long) and short.options["max_steps"] < long.options["max_steps"]
@@ -208,37 +208,37 @@ def _on_the_way(short: MethodConfig, long: MethodConfig) -> bool:
 # --- evaluating ---
 
 
-def _evaluated(
+def _evaluate_all(
     model: Loaded, job: Job, found: Mapping[str, Explanation], failed: dict[str, str]
 ) -> dict[str, Evaluation]:
-    """All explanations together; if that fails, each by itself, so that the others have their numbers."""
+    """Evaluate all explanations together; if that fails, one by one, so that one error does not affect the others."""
     if not found:
         return {}
-    labels = [cell.entry.label for cell in job.cells if cell.entry.label in found]
+    labels = [cell.config.label for cell in job.cells if cell.config.label in found]
 
     def evaluate(some: Sequence[str]) -> dict[str, Evaluation]:
         if hasattr(model, "forget"):
             model.forget()
-        evaluations = evaluate_together(model, [found[label] for label in some], _settings(model, job))
+        evaluations = evaluate_together(model, [found[label] for label in some], _evaluation_config(model, job))
         return dict(zip(some, evaluations, strict=True))
 
     try:
         return evaluate(labels)
     except Exception as error:
         if len(labels) == 1:
-            failed[labels[0]] = one_line(error)
+            failed[labels[0]] = describe_error(error)
             return {}
     evaluated: dict[str, Evaluation] = {}
     for label in labels:
         try:
             evaluated |= evaluate([label])
         except Exception as error:
-            failed[label] = one_line(error)
+            failed[label] = describe_error(error)
     return evaluated
 
 
-def _settings(model: Loaded, job: Job) -> EvaluationConfig:
-    """The suite's metrics, as far as this model and this example have them."""
+def _evaluation_config(model: Loaded, job: Job) -> EvaluationConfig:
+    """The metrics of the suite that this model and this example allow."""
     marks = Annotation(job.example.antecedent, job.example.distractor)
     refused = {name for name in RATIONALE if name not in marks.metrics}
     refused |= set(SOFT) if reads_embeddings(model) is None else set()
@@ -248,5 +248,5 @@ def _settings(model: Loaded, job: Job) -> EvaluationConfig:
     )
 
 
-def _said(info: Mapping[str, Any]) -> str:
+def _describe_model(info: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {info.get(name)}" for name in ("revision", "dtype", "backend"))

@@ -10,8 +10,20 @@ rehearsing.py what an explanation would take
 serving.py    the page
 """
 
+import logging
+import re
 import sys
 from collections.abc import Sequence
+
+FLAGS = {  # of Python arguments that are spelled otherwise on the command line
+    "max_new_tokens": "--max-new-tokens",
+    "prompt_spans": "--spans",
+    "target_span": "--span",
+    "what_if": "--what-if",
+    "replacer_options": "--candidates, --masked-lm and --weighted",
+    "max_steps": "--max-steps",
+    "top_k": "--top-k",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -20,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     end = words.index("--") if "--" in words else len(words)
     debug = "--debug" in words[:end]
     words = [word for i, word in enumerate(words) if i >= end or word != "--debug"]
+    _log_to_stderr(logging.DEBUG if debug else logging.INFO)
     if debug:
         sys.exit(_run(words))
     try:
@@ -33,6 +46,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         code = _explain_failure(error)
     sys.exit(code)
+
+
+def _log_to_stderr(level: int) -> None:
+    """Show what the library logs, one line each, on standard error."""
+    logger = logging.getLogger("reagent")
+    logger.setLevel(level)
+    if not any(isinstance(handler, _StderrHandler) for handler in logger.handlers):
+        logger.addHandler(_StderrHandler())
+
+
+class _StderrHandler(logging.Handler):
+    """Writes to the standard error of the moment, which tests and progress bars replace."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"reagent: {record.getMessage()}", file=sys.stderr, flush=True)
 
 
 def _run(words: list[str]) -> int:
@@ -59,5 +87,14 @@ def _explain_failure(error: Exception) -> int:
         message, code = f"{error.format_message()} (see reagent --help)", 2
     else:
         message, code = f"unexpected {type(error).__name__}: {error} (run again with --debug for details)", 1
-    print("error: " + " ".join(message.split()), file=sys.stderr)
+    print("error: " + _with_flags(" ".join(message.split())), file=sys.stderr)
     return code
+
+
+def _with_flags(message: str) -> str:
+    """Library messages name Python arguments; here they become the flags of the command line.
+
+    >>> _with_flags("max_new_tokens must be at least 1, got 0")
+    '--max-new-tokens must be at least 1, got 0'
+    """
+    return re.sub(rf"(?<![\w'-])({'|'.join(FLAGS)})(?![\w'])", lambda match: FLAGS[match.group()], message)

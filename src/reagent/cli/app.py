@@ -114,39 +114,44 @@ def explain(
 
     Example: reagent explain "My aunt moved to Japan. She rents a flat in the capital," --max-new-tokens 1
     """
-    from reagent.api.explain import explain as explain_prompt
-    from reagent.cli.dry_run import announce, rehearse, requests_of
-    from reagent.cli.parsing import Question, check_outputs, given, load, replacing, serving
-    from reagent.cli.parsing import settings as parsed
+    from reagent.api.explain import run
+    from reagent.cli.dry_run import announce, count_requests, estimate
+    from reagent.cli.parsing import QuestionOptions, check_outputs, given, load, replacing, serving
+    from reagent.cli.parsing import settings as parse_settings
     from reagent.cli.progress import progress_bar
+    from reagent.request import ExplainRequest
 
-    question = Question(
+    question = QuestionOptions(
         prompt, file, target, max_new_tokens, unit, spans, marked, levels, span, contrast, chat, system, messages,
         token, seed,
     )  # fmt: skip
-    asked = question.arguments() | replacing(replacer, candidates, masked_lm, weighted) | {"what_if": what_if}
-    kept = int(keep) if keep is not None and keep >= 1 and keep.is_integer() else keep
-    chosen = parsed(settings) | given(
+    named = given(
         probes=probes,
         response=response,
         max_steps=max_steps,
         runs=runs,
         ratio=ratio,
-        keep=kept,
+        keep=int(keep) if keep is not None and keep >= 1 and keep.is_integer() else keep,
         top_k=top_k,
         ahead=ahead,
     )
-    _check(asked, method, preset, chosen)
+    request = ExplainRequest.build(
+        method=method,
+        preset=preset,
+        options=parse_settings(settings) | named,
+        what_if=what_if,
+        **replacing(replacer, candidates, masked_lm, weighted),
+        **question.arguments(),
+    )
     check_outputs(json, html=html, png=png)
     options = serving(tokenizer, cache, concurrency, rate, recover, server)
     loaded = load(model, device, dtype, revision, quiet, options)
-    call = asked | {"method": method, "preset": preset} | chosen
     if dry_run:
-        typer.echo(rehearse(loaded, call))
+        typer.echo(estimate(loaded, request))
         return
-    announce(loaded, call, quiet)
-    with progress_bar("explaining", quiet, requests_of(loaded)) as report:
-        why = explain_prompt(loaded, **call, progress=report)
+    announce(loaded, request, quiet)
+    with progress_bar("explaining", quiet, count_requests(loaded)) as on_progress:
+        why = run(loaded, request, on_progress)
     if json not in (None, "-"):
         why.save(str(json))
     if token is not None:
@@ -185,18 +190,6 @@ app.command()(replacers)
 app.command()(datasets)
 app.add_typer(models_app, name="models")
 app.add_typer(bench_app, name="bench")
-
-
-def _check(asked: dict[str, object], method: str, preset: str | None, options: dict[str, object]) -> None:
-    """What is wrong with the words is said before a model is loaded."""
-    from reagent.api.explain import check_choices
-
-    check_choices(
-        **{key: asked[key] for key in ("unit", "spans", "levels", "replacer", "replacer_options", "what_if")},  # type: ignore[arg-type]
-        method=method,
-        preset=preset,
-        options=options,
-    )
 
 
 def _write_views(why: "Explanation", html: Path | None, png: Path | None, token: int | None) -> None:

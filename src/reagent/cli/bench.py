@@ -60,17 +60,17 @@ def run(
 
     Example: reagent bench run quick --out quick.sqlite
     """
-    from reagent.bench.runner import planned
+    from reagent.bench.runner import missing_jobs
     from reagent.bench.suite import load_suite
 
     chosen = _with_models(load_suite(suite), model, device, dtype, batch_size)
-    wish = replace(_wish(limit, shard, retry_failed), datasets=tuple(dataset or ()))
+    selection = replace(_selection(limit, shard, retry_failed), datasets=tuple(dataset or ()))
     if dry_run:
-        typer.echo(_estimate(chosen, planned(chosen, wish, out)))
+        typer.echo(_estimate(chosen, missing_jobs(chosen, selection, out)))
         return
     if chosen.needs and not quiet:
         typer.echo(f"{chosen.name} needs {chosen.needs}; --dry-run tells how much it is", err=True)
-    _run(chosen, out, wish, engine, workers, address, quiet)
+    _run(chosen, out, selection, engine, workers, address, quiet)
     if not quiet:
         typer.echo(f"look at it: reagent bench report {out} --out {out.with_suffix('')}", err=True)
 
@@ -117,12 +117,12 @@ def explain(
     Example: reagent bench explain prompts.txt --out prompts.sqlite --json prompts.jsonl
     """
     from reagent.atomic_io import check_writable
-    from reagent.bench.export import write_lines
-    from reagent.bench.suite import Data, MethodConfig, Model, Suite, check
+    from reagent.bench.export import write_jsonl
+    from reagent.bench.suite import DatasetConfig, MethodConfig, ModelConfig, Suite, check
     from reagent.cli.parsing import replacing
     from reagent.cli.parsing import settings as parsed
 
-    data = Data(file, max_new_tokens=max_new_tokens, stride=stride)
+    data = DatasetConfig(file, max_new_tokens=max_new_tokens, stride=stride)
     entry = MethodConfig(
         method, method, preset, parsed(settings), **replacing(replacer, candidates, masked_lm, weighted)
     )
@@ -130,7 +130,7 @@ def explain(
         name=Path(file).name,
         kind="prompts",
         summary=f"the prompts of {Path(file).name}",
-        models=(Model(model, dtype=dtype, device=device, batch_size=batch_size),),
+        models=(ModelConfig(model, dtype=dtype, device=device, batch_size=batch_size),),
         datasets=(data,),
         methods=(entry,),
         metrics=() if metrics is None else tuple(name.strip() for name in metrics.split(",")),
@@ -139,9 +139,9 @@ def explain(
     check(chosen)
     if json is not None:
         check_writable(json)
-    _run(chosen, out, _wish(limit, shard, retry_failed), engine, workers, address, quiet)
+    _run(chosen, out, _selection(limit, shard, retry_failed), engine, workers, address, quiet)
     if json is not None:
-        write_lines(out, json)
+        write_jsonl(out, json)
 
 
 @bench_app.command()
@@ -189,7 +189,7 @@ def suites(
 # --- from words to what is asked ---
 
 
-def _wish(limit: int | None, shard: str | None, retry_failed: bool) -> "RunSelection":
+def _selection(limit: int | None, shard: str | None, retry_failed: bool) -> "RunSelection":
     from reagent.bench.runner import RunSelection
 
     if shard is None:
@@ -202,9 +202,9 @@ def _wish(limit: int | None, shard: str | None, retry_failed: bool) -> "RunSelec
 
 def _with_models(suite: "Suite", names: list[str] | None, device: str, dtype: str, batch_size: int | None) -> "Suite":
     """With the given models, device, dtype and batch size where they are given."""
-    from reagent.bench.suite import Model, check
+    from reagent.bench.suite import ModelConfig, check
 
-    models = suite.models if not names else tuple(Model(name) for name in names)
+    models = suite.models if not names else tuple(ModelConfig(name) for name in names)
     changes: dict[str, Any] = {} if device == "auto" else {"device": device}
     changes |= {} if dtype == "auto" else {"dtype": dtype}
     changes |= {} if batch_size is None else {"batch_size": batch_size}
@@ -214,7 +214,13 @@ def _with_models(suite: "Suite", names: list[str] | None, device: str, dtype: st
 
 
 def _run(
-    suite: "Suite", out: Path, wish: "RunSelection", engine: str, workers: int | None, address: str | None, quiet: bool
+    suite: "Suite",
+    out: Path,
+    selection: "RunSelection",
+    engine: str,
+    workers: int | None,
+    address: str | None,
+    quiet: bool,
 ) -> None:
     from reagent.bench.engines import make_engine
     from reagent.bench.runner import run
@@ -222,30 +228,29 @@ def _run(
 
     made = make_engine(engine, workers, address)
     with run_progress_bar(f"running {suite.name}", quiet) as look:
-        tally = run(suite, out, made, wish, look)
+        progress = run(suite, out, made, selection, look)
     if not quiet:
-        typer.echo("\n".join([*tally.notes, _summary(tally, out)]), err=True)
+        typer.echo("\n".join([*progress.notes, _summary(progress, out)]), err=True)
 
 
-def _summary(tally: "RunProgress", out: Path) -> str:
-    if not tally.done:
+def _summary(progress: "RunProgress", out: Path) -> str:
+    if not progress.done:
         return f"nothing was missing in {out}"
-    failed = f", {tally.failed} of them failed (reagent bench report tells why)" if tally.failed else ""
-    return f"{tally.done} cells are new in {out}{failed}"
+    failed = f", {progress.failed} of them failed (reagent bench report tells why)" if progress.failed else ""
+    return f"{progress.done} cells are new in {out}{failed}"
 
 
 def _estimate(suite: "Suite", jobs: dict[str, Any]) -> str:
     """What a run would take, one line for each model."""
-    from reagent.bench.calibrating import hours_on_gpu, speed
-    from reagent.bench.estimate import total
+    from reagent.bench.estimate import estimate_jobs, hours_on_gpu, measure_speed
 
     lines = [f"{suite.name}: {suite.summary}"] + ([f"needs {suite.needs}"] if suite.needs else [])
     for model in suite.models:
-        work, cells = total(jobs[model.id]), sum(len(job.cells) for job in jobs[model.id])
+        work, cells = estimate_jobs(jobs[model.id]), sum(len(job.cells) for job in jobs[model.id])
         line = f"{model.id}: at most {len(jobs[model.id])} jobs, {cells} cells, about {work.passes:,.0f} forward passes"
         if model.parameters:
             line += f", about {hours_on_gpu(model.parameters, work.tokens):,.1f} hours on a large GPU"
-        elif jobs[model.id] and (tokens_per_second := speed(model)):
+        elif jobs[model.id] and (tokens_per_second := measure_speed(model)):
             line += f", about {work.tokens / tokens_per_second / 60:,.0f} minutes here"
         lines.append(line)
     return "\n".join(lines)

@@ -14,9 +14,10 @@ models_app = typer.Typer(
 
 def methods() -> None:
     """List the attribution methods, their presets and options, what they need from a model and what they cost."""
-    from reagent.methods import METHODS
+    from reagent.methods import find_method, method_names
 
-    for name, entry in METHODS.items():
+    for name in method_names():
+        entry = find_method(name)
         typer.echo(f"{name}: {entry.summary}")
         typer.echo(f"    needs: {entry.needs}; forward passes: {entry.cost}")
         for preset, (settings, summary) in entry.presets.items():
@@ -38,9 +39,11 @@ def replacers() -> None:
 
 def datasets() -> None:
     """List the data sets: what is bundled, of what size and licence, and where the whole of it is."""
-    from reagent.data import DATASETS
+    from reagent.data import dataset_names, find_dataset
 
-    for name, entry in DATASETS.items():
+    for name in dataset_names():
+        entry = find_dataset(name)
+        assert entry is not None
         bundled = entry.load()
         words = [len(example.prompt.split()) for example in bundled.examples]
         groups = len({example.group for example in bundled.examples})

@@ -64,32 +64,28 @@ def compare(
 
     Example: reagent compare "My aunt moved to Japan. She rents a flat in the capital," --max-new-tokens 1
     """
-    from reagent.api.compare import check_methods
-    from reagent.api.compare import compare as compare_methods
-    from reagent.cli.parsing import Question, check_outputs, load, replacing, serving
+    from reagent.api.compare import build_requests, run_all
+    from reagent.cli.parsing import QuestionOptions, check_outputs, load, replacing, serving
     from reagent.cli.progress import progress_bar
-    from reagent.methods import METHODS
-    from reagent.methods.base import Progress
+    from reagent.methods import method_names
     from reagent.views.comparison import show_comparison
 
-    question = Question(
+    question = QuestionOptions(
         prompt, file, target, max_new_tokens, unit, spans, marked, None, span, contrast, chat, system, messages, token,
         seed,
     )  # fmt: skip
-    asked = question.arguments() | replacing(replacer, candidates, masked_lm, weighted)
-    text = asked.pop("prompt")
-    chosen = list(METHODS) if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]
-    options = _by_method(settings)
-    check_methods(chosen, options, **asked)
+    chosen = method_names() if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]
+    requests = build_requests(
+        methods=chosen,
+        options=_by_method(settings),
+        **replacing(replacer, candidates, masked_lm, weighted),
+        **question.arguments(),
+    )
     check_outputs(json, html=html, latex=latex)
     options_of_server = serving(tokenizer, cache, concurrency, rate, recover, server)
     loaded = load(model, device, dtype, revision, quiet, options_of_server)
-    with progress_bar("comparing", quiet) as report:
-
-        def named(_name: str, now: Progress) -> None:
-            report(now)
-
-        found = compare_methods(loaded, text, chosen, options=options, progress=named, **asked)
+    with progress_bar("comparing", quiet) as on_progress:
+        found = run_all(loaded, requests, lambda _name, progress: on_progress(progress))
     _write(found, json, html, latex, token)
     if json != "-" and not quiet:
         show_comparison(found, target=token)

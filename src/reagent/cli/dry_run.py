@@ -1,21 +1,22 @@
 """`--dry-run`, and a word before a long run: what an explanation would take."""
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from reagent.models.base import Model
     from reagent.models.dry_run import Rehearsal
+    from reagent.request import ExplainRequest
 
 LONG = 1000  # requests from which on a run is announced
 
 
-def rehearse(model: "Model", call: Mapping[str, Any]) -> str:
+def estimate(model: "Model", request: "ExplainRequest") -> str:
     """A table of requests and tokens, by each way in which a server may be asked."""
     if not _is_server(model):
-        passes = _rehearsed(model, call).meter
+        passes = _rehearsed(model, request).meter
         return f"at most {passes.forward_passes:,} forward passes over {passes.tokens:,} tokens, computed here"
-    found, own = _rehearsed(model, call), model.info["backend"]
+    found, own = _rehearsed(model, request), model.info["backend"]
     lines = [f"{'at most':<38}{'requests':>12}{'tokens sent':>14}{'received':>12}"]
     for name, tally, here in (
         ("with echoed prompt log-probabilities", found.echo, "of the prompt" in own),
@@ -26,30 +27,30 @@ def rehearse(model: "Model", call: Mapping[str, Any]) -> str:
     return "\n".join([*lines, "and one request for the output, unless a target is given"])
 
 
-def announce(model: "Model", call: Mapping[str, Any], quiet: bool) -> None:
+def announce(model: "Model", request: "ExplainRequest", quiet: bool) -> None:
     """Tell what a long run on a server will take."""
     if quiet or not _is_server(model):
         return
     from reagent.models.cache import say
 
-    found = _rehearsed(model, call)
+    found = _rehearsed(model, request)
     tally = found.echo if "of the prompt" in model.info["backend"] else found.next
     if tally.requests >= LONG:
         say(f"at most {tally.requests:,} requests with {tally.tokens:,} tokens; --dry-run tells without asking")
 
 
-def requests_of(model: "Model") -> Callable[[], str] | None:
+def count_requests(model: "Model") -> Callable[[], str] | None:
     """How many requests were made so far, for the progress bar."""
     before = model.meter.requests
     return (lambda: f" ({model.meter.requests - before:,} requests)") if _is_server(model) else None
 
 
-def _rehearsed(model: "Model", call: Mapping[str, Any]) -> "Rehearsal":
-    from reagent.api.explain import explain
+def _rehearsed(model: "Model", request: "ExplainRequest") -> "Rehearsal":
+    from reagent.api.explain import run
     from reagent.models.dry_run import Rehearsal
 
     stand_in = Rehearsal(model)
-    explain(stand_in, **call)
+    run(stand_in, request)
     return stand_in
 
 

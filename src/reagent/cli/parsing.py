@@ -16,8 +16,8 @@ NEW_TOKENS = 10
 
 
 @dataclass(frozen=True)
-class Question:
-    """What `explain` and `compare` ask, as options gave it; checked before a model is loaded."""
+class QuestionOptions:
+    """The options with which `explain` and `compare` say what is asked."""
 
     prompt: str | None = None
     file: Path | None = None
@@ -40,26 +40,23 @@ class Question:
         return NEW_TOKENS if self.max_new_tokens is None else self.max_new_tokens
 
     def arguments(self) -> dict[str, Any]:
-        """What `reagent.explain` is called with, and `prompt` among it."""
-        from reagent.request import check_prompt, check_question
-
+        """The arguments of ExplainRequest.build."""
         if self.target is not None and self.max_new_tokens is not None:
             raise InputError("give --target or --max-new-tokens, not both: a target is explained whole")
-        prompt, parts = self._prompt()
-        given = check_prompt(prompt)
-        check_question(self.target, self.span, self.contrast, self.new_tokens, self.seed)
         if self.token is not None and (self.token < 0 or (self.target is None and self.token >= self.new_tokens)):
             raise InputError(
                 f"there will be no output token {self.token}: they are numbered from 0, in the order of the text"
             )
+        if self.levels is not None and self.unit != "token":
+            raise InputError("give --unit or --levels, not both: levels are units from coarse to fine")
+        prompt, parts = self._prompt()
         return {
-            "prompt": given,
+            "prompt": prompt,
             "target": self.target,
             "max_new_tokens": self.new_tokens,
-            "unit": self.unit,
-            "spans": parts,
-            "levels": None if self.levels is None else [level.strip() for level in self.levels.split(",")],
-            "span": self.span,
+            "units": self.unit if self.levels is None else [level.strip() for level in self.levels.split(",")],
+            "prompt_spans": parts,
+            "target_span": self.span,
             "contrast": self.contrast,
             "seed": self.seed,
         }

@@ -1,4 +1,4 @@
-"""What is explained in bulk: examples, and the data sets that hold them."""
+"""Examples, and the datasets that hold them."""
 
 import hashlib
 import json
@@ -12,30 +12,30 @@ from reagent.validation import check_integer
 
 @dataclass(frozen=True)
 class Example:
-    """One prompt, and what is known about it."""
+    """One prompt, with its annotation."""
 
-    id: str  # stable, and unique within its data set
+    id: str  # stable, and unique within its dataset
     prompt: str
-    target: str | None = None  # what to explain; None: what the model says
+    target: str | None = None  # the continuation to explain; None: the model's own
     group: str = ""  # the relation, or another sub-division
-    antecedent: tuple[Span, ...] = ()  # characters of the prompt that the answer rests on
-    distractor: tuple[Span, ...] = ()  # characters that have nothing to do with it
-    plain: str | None = None  # the same prompt without its distractor, for `keep_known`
+    antecedent: tuple[Span, ...] = ()  # characters of the prompt that the answer depends on
+    distractor: tuple[Span, ...] = ()  # characters that are unrelated to it
+    plain: str | None = None  # the same prompt without its distractor, for `keep_predicted`
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Examples, where they come from, and how they are asked."""
+    """Examples, their source, and how they are explained."""
 
     id: str  # longra, tellmewhy, wikibio, or the name of a file
     source: str  # "bundled", a hub id or a file
-    revision: str  # a short hash of all examples that were loaded; a sample of them keeps it
+    revision: str  # a short hash of all examples; a sample keeps it
     licence: str
     level: str  # "token": one target; "sequence": a continuation
     max_new_tokens: int
-    stride: int  # of a continuation, every `stride`-th token is explained
+    stride: int  # every `stride`-th token of a continuation is explained
     examples: tuple[Example, ...]
-    usual_size: int | None = None  # how many a study takes where nothing else is said; None: all
+    usual_size: int | None = None  # the number of examples of a study by default; None: all
 
     def __post_init__(self) -> None:
         seen: set[str] = set()
@@ -61,19 +61,19 @@ def revision_of(examples: Iterable[Example]) -> str:
 
 
 def sample(dataset: Dataset, size: int | None, seed: int) -> Dataset:
-    """`size` of the examples, in the order in which they stand; None takes the usual size of the data set.
+    """`size` of the examples, in their order in the dataset; None takes the usual size of the dataset.
 
-    Each example's place in the lottery follows from the seed and its id alone. So a larger sample contains every
-    smaller one of the same seed, and a sample of what a filter keeps is what it keeps of a larger sample.
+    The rank of an example in the random order depends on the seed and its id alone. Therefore a larger sample
+    contains every smaller one of the same seed, and filtering commutes with sampling.
     """
     size = dataset.usual_size if size is None else size
     if size is None:
         return dataset
     check_integer("a sample", "size", size, 1)
-    chosen = {example.id for example in by_lot(dataset.examples, seed)[:size]}
+    chosen = {example.id for example in shuffle(dataset.examples, seed)[:size]}
     return replace(dataset, examples=tuple(example for example in dataset.examples if example.id in chosen))
 
 
-def by_lot(examples: Iterable[Example], seed: int) -> list[Example]:
-    """The examples in the order in which samples of this seed take them."""
-    return sorted(examples, key=lambda one: hashlib.sha256(f"{seed}\n{one.id}".encode()).digest())
+def shuffle(examples: Iterable[Example], seed: int) -> list[Example]:
+    """The examples in the random order in which samples of this seed take them."""
+    return sorted(examples, key=lambda example: hashlib.sha256(f"{seed}\n{example.id}".encode()).digest())

@@ -1,5 +1,6 @@
-"""What a model knows: examples whose expected word is its first choice, with the distractor and without."""
+"""The examples that suit a model: those whose expected word it predicts, or on which it says anything at all."""
 
+import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,95 +9,128 @@ from typing import NamedTuple
 import numpy as np
 
 from reagent.case import Ids
-from reagent.data.base import Dataset, Example, by_lot
-from reagent.errors import InputError
+from reagent.data.base import Dataset, Example, shuffle
+from reagent.errors import EmptyGenerationError, InputError
 from reagent.models.base import Model
-from reagent.models.cache import say
 from reagent.models.distributions import GivesDistributions, gives_distributions
 from reagent.validation import check_integer
 
-AT_ONCE = 256  # examples among which those of equal length are looked for, before it is seen whether they are enough
-A_FEW = 8  # times as many as are wanted: a small model knows about one in five
+logger = logging.getLogger(__name__)
+
+BATCH = 256  # examples that are compared by length before the number of kept ones is checked
+OVERSAMPLING = 8  # a small model predicts about one in five
 
 
-def keep_known(dataset: Dataset, model: Model, size: int | None = None, seed: int = 0) -> Dataset:
-    """The examples whose expected word the model begins by itself, with the distractor and without it.
+def filter_examples(dataset: Dataset, model: Model, size: int | None, seed: int) -> Dataset:
+    """`size` examples whose target the model predicts, where the dataset is filtered so, or that it answers."""
+    if any(example.plain is not None for example in dataset.examples):
+        return keep_predicted(dataset, model, size, seed)
+    return keep_answered(dataset, model, size, seed)
 
-    Only examples with a `plain` form and a target are judged, as those of LongRA; all others stay as they are. The
-    target of an example that is kept becomes its first token, since that is what the model has shown to know.
 
-    With a `size` it stops as soon as it has found as many; the result is that of
-    `sample(keep_known(dataset, model), size, seed)`.
+def keep_answered(dataset: Dataset, model: Model, size: int | None, seed: int) -> Dataset:
+    """The examples on which the model generates text; with a `size`, so many, in the random order of `seed`.
+
+    An instructed model may end the text right after a prompt, and then there is nothing to explain. A prompt that
+    cannot be read is kept: its cells fail with the reason.
+    """
+    kept: set[str] = set()
+    for example in shuffle(dataset.examples, seed):
+        if size is not None and len(kept) == size:
+            break
+        if example.target is not None or not _is_empty(model, example.prompt):
+            kept.add(example.id)
+    return replace(dataset, examples=tuple(example for example in dataset.examples if example.id in kept))
+
+
+def _is_empty(model: Model, prompt: str) -> bool:
+    try:
+        model.case(prompt, None, 1)
+    except EmptyGenerationError:
+        return True
+    except InputError:
+        return False
+    return False
+
+
+def keep_predicted(dataset: Dataset, model: Model, size: int | None = None, seed: int = 0) -> Dataset:
+    """The examples whose expected word is the model's first choice, with the distractor and without it.
+
+    Only examples with a `plain` form and a target are filtered, as those of LongRA; all others are kept. The
+    target of a kept example becomes its first token, since only that token was predicted.
+
+    With a `size` it stops as soon as so many are found; the result equals
+    `sample(keep_predicted(dataset, model), size, seed)`.
     """
     if size is not None:
         check_integer("a sample", "size", size, 1)
-    order = by_lot(dataset.examples, seed)
+    order = shuffle(dataset.examples, seed)
     kept: dict[str, Example] = {}
-    step = max(1, len(order)) if size is None else min(AT_ONCE, A_FEW * size)
+    step = max(1, len(order)) if size is None else min(BATCH, OVERSAMPLING * size)
     for begin in range(0, len(order), step):
-        kept |= _known(order[begin : begin + step], model)
+        kept |= _keep_predicted(order[begin : begin + step], model)
         if size is not None and len(kept) >= size:
             break
-    chosen = {one.id for one in by_lot(kept.values(), seed)[:size]}
-    return replace(dataset, examples=tuple(kept[one.id] for one in dataset.examples if one.id in chosen))
+    chosen = {example.id for example in shuffle(kept.values(), seed)[:size]}
+    return replace(dataset, examples=tuple(kept[e.id] for e in dataset.examples if e.id in chosen))
 
 
-class _Question(NamedTuple):
-    """Is the last of these tokens the first choice after those before it?"""
+class _Prediction(NamedTuple):
+    """A prompt and its expected next token."""
 
     example: Example
-    ids: Ids  # of the prompt, and of the expected token
-    token: str  # how that one is written
+    ids: Ids  # of the prompt, then the expected token
+    token: str  # the text of the expected token
 
 
-def _known(examples: Sequence[Example], model: Model) -> dict[str, Example]:
-    judged = [one for one in examples if one.plain is not None and one.target is not None]
-    kept = {one.id: one for one in examples if one.plain is None or one.target is None}
-    # Most fail with the distractor already; only the others are asked again without it.
-    passed = _first_choices([q for one in judged if (q := _question(model, one, one.prompt))], model)
-    again = [q for one in passed if (q := _question(model, one.example, one.example.plain or ""))]
-    for question in _first_choices(again, model):
-        kept[question.example.id] = _of_first_token(model, question)
+def _keep_predicted(examples: Sequence[Example], model: Model) -> dict[str, Example]:
+    filtered = [e for e in examples if e.plain is not None and e.target is not None]
+    kept = {e.id: e for e in examples if e.plain is None or e.target is None}
+    # Most fail with the distractor; only the others are scored again without it.
+    passed = _keep_first_choices([p for e in filtered if (p := _prediction(model, e, e.prompt))], model)
+    plain = [p for one in passed if (p := _prediction(model, one.example, one.example.plain or ""))]
+    for prediction in _keep_first_choices(plain, model):
+        kept[prediction.example.id] = _with_first_token(model, prediction)
     return kept
 
 
-def _question(model: Model, example: Example, prompt: str) -> _Question | None:
+def _prediction(model: Model, example: Example, prompt: str) -> _Prediction | None:
     try:
         case = model.case(prompt, example.target)
-    except InputError as error:  # too long for this model, or written with what it cannot read
-        say(f"{example.id} is left out: {error}")
+    except InputError as error:  # too long for this model, or not in its vocabulary
+        logger.warning("%s is left out: %s", example.id, error)
         return None
-    return _Question(example, case.ids[: case.positions[0] + 1], case.output[0].text)
+    return _Prediction(example, case.ids[: case.positions[0] + 1], case.output[0].text)
 
 
-def _first_choices(questions: Sequence[_Question], model: Model) -> list[_Question]:
-    """Those that the model answers with yes; questions of equal length share a batch."""
-    whole = gives_distributions(model)
-    by_length: defaultdict[int, list[_Question]] = defaultdict(list)
-    for question in questions:
-        by_length[len(question.ids)].append(question)
+def _keep_first_choices(predictions: Sequence[_Prediction], model: Model) -> list[_Prediction]:
+    """Those whose expected token is the model's first choice; sequences of equal length share a batch."""
+    network = gives_distributions(model)
+    by_length: defaultdict[int, list[_Prediction]] = defaultdict(list)
+    for prediction in predictions:
+        by_length[len(prediction.ids)].append(prediction)
     passed = []
     for length, group in by_length.items():
-        rows = 1 if whole is None else whole.rows_at_once(length - 1, 1)
+        rows = 1 if network is None else network.rows_at_once(length - 1, 1)
         for begin in range(0, len(group), rows):
-            some = group[begin : begin + rows]
-            ids = np.stack([question.ids for question in some])
-            passed += [q for q, first in zip(some, _is_first(ids, model, whole), strict=True) if first]
+            batch = group[begin : begin + rows]
+            ids = np.stack([prediction.ids for prediction in batch])
+            passed += [p for p, first in zip(batch, _is_first(ids, model, network), strict=True) if first]
     return passed
 
 
-def _is_first(ids: Ids, model: Model, whole: GivesDistributions | None) -> list[bool]:
+def _is_first(ids: Ids, model: Model, network: GivesDistributions | None) -> list[bool]:
     """Whether the last token of each row is the model's first choice there."""
     last = np.array([ids.shape[1] - 1])
-    if whole is None:  # a server, which answers for one target
+    if network is None:  # a server scores one target at a time
         return [bool(model.score(row[None], last, row[-1:]).rank[0, 0] == 0) for row in ids]
-    found = whole.after_tokens(ids, last)[:, 0]  # [rows, vocabulary]
-    own = np.take_along_axis(found, ids[:, -1:], axis=1)
-    return [bool((row <= mine).all()) for row, mine in zip(found, own, strict=True)]
+    logprobs = network.after_tokens(ids, last)[:, 0]  # [rows, vocabulary]
+    own = np.take_along_axis(logprobs, ids[:, -1:], axis=1)
+    return [bool((row <= mine).all()) for row, mine in zip(logprobs, own, strict=True)]
 
 
-def _of_first_token(model: Model, question: _Question) -> Example:
-    """The example with its first token as the target, unless that alone is not written as text."""
-    case = model.case(question.example.prompt, question.token)
-    same = len(case.targets) == 1 and case.targets[0] == question.ids[-1]
-    return replace(question.example, target=question.token) if same else question.example
+def _with_first_token(model: Model, prediction: _Prediction) -> Example:
+    """The example with its first token as the target, unless the model reads that text as other tokens."""
+    case = model.case(prediction.example.prompt, prediction.token)
+    same = len(case.targets) == 1 and case.targets[0] == prediction.ids[-1]
+    return replace(prediction.example, target=prediction.token) if same else prediction.example

@@ -1,4 +1,4 @@
-"""Rows of the hub's data sets, through the library `datasets` (the extra `hub`)."""
+"""Rows of the hub's datasets, through the library `datasets` (the extra `hub`)."""
 
 import sys
 from collections.abc import Iterator
@@ -10,13 +10,13 @@ from reagent.data.readers import TABLES, Row, bundled, read_rows
 from reagent.errors import FetchError, FileError, InputError
 from reagent.models._transformers import short
 
-# Where the hub keeps tables of data sets whose own files are a script, which `datasets` no longer runs.
+# Where the hub keeps tables of datasets whose own files are a script, which `datasets` no longer runs.
 CONVERTED = "refs/convert/parquet"
 
 
 @dataclass(frozen=True)
-class Home:
-    """Where a data set is: a bundled sample, and all of it on the hub."""
+class Location:
+    """Where a dataset is: a bundled sample, and all of it on the hub."""
 
     sample: str
     hub: str
@@ -24,56 +24,56 @@ class Home:
     fields: str  # that a row must have, as a person reads it
 
 
-def rows_from(source: str | None, home: Home) -> tuple[str, Iterator[Row]]:
-    """The name of the source, and its rows: what is bundled, a file, a hub id, or `hub` for the data set's own."""
+def rows_from(source: str | None, location: Location) -> tuple[str, Iterator[Row]]:
+    """The name of the source, and its rows: what is bundled, a file, a hub id, or `hub` for the dataset's own."""
     if source in (None, "bundled"):
-        return "bundled", read_rows(bundled(home.sample))
+        return "bundled", read_rows(bundled(location.sample))
     assert source is not None
     path = Path(source).expanduser()
     if path.suffix.lower() in TABLES or path.is_file():
         if not path.is_file():
-            raise FileError(f"there is no file {source!r}: give a file with the fields {home.fields}, or a hub id")
+            raise FileError(f"there is no file {source!r}: give a file with the fields {location.fields}, or a hub id")
         return source, read_rows(path)
     if source == "hub":
-        return home.hub, hub_rows(home.hub, home)
+        return location.hub, hub_rows(location.hub, location)
     if source.count("/") == 1 or path.is_dir():
-        return source, hub_rows(source, home)
+        return source, hub_rows(source, location)
     raise InputError(
-        f"cannot tell what source {source!r} is: give 'bundled', 'hub', a hub id as {home.hub!r}, "
-        f"or a file ({', '.join(TABLES)}) with the fields {home.fields}"
+        f"unknown source {source!r}: give 'bundled', 'hub', a hub id as {location.hub!r}, "
+        f"or a file ({', '.join(TABLES)}) with the fields {location.fields}"
     )
 
 
-def hub_rows(source: str, home: Home) -> Iterator[Row]:
+def hub_rows(source: str, location: Location) -> Iterator[Row]:
     """The rows of one split; `source` may end in @REVISION."""
     name, _, revision = source.partition("@")
-    table = _table(name, home, revision or None)
+    table = _table(name, location, revision or None)
     for number, fields in enumerate(table):
         yield Row(f"{name}, row {number}", number, fields)
 
 
-def _table(name: str, home: Home, revision: str | None) -> Any:
+def _table(name: str, location: Location, revision: str | None) -> Any:
     try:
         import datasets
     except ImportError as error:
         raise InputError(
             f"{name!r} is read with the package datasets, which is not installed; run: pip install 'reagent-lm[hub]', "
-            f"or give a file with the fields {home.fields}"
+            f"or give a file with the fields {location.fields}"
         ) from error
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
     try:
         _check_reachable(name, revision, datasets.config.HF_DATASETS_CACHE)
         try:
-            return datasets.load_dataset(name, split=home.split, revision=revision)
+            return datasets.load_dataset(name, split=location.split, revision=revision)
         except RuntimeError as error:
             if "script" not in str(error) or revision is not None:
                 raise
-            return datasets.load_dataset(name, split=home.split, revision=CONVERTED)
+            return datasets.load_dataset(name, split=location.split, revision=CONVERTED)
     except Exception as error:  # datasets raises anything from OSError to ArrowInvalid
         raise FetchError(
-            f"cannot load {name!r} (split {home.split}) from the hub: {short(error)}; check the name and the "
-            f"connection, give a file with the fields {home.fields}, or take what is bundled"
+            f"cannot load {name!r} (split {location.split}) from the hub: {short(error)}; check the name and the "
+            f"connection, give a file with the fields {location.fields}, or use the bundled sample"
         ) from error
 
 

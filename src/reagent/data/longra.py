@@ -1,8 +1,8 @@
-"""Long-range agreement (LongRA, after Vafa et al., 2021): one word of a pair early, the other is what comes next.
+"""Long-range agreement (LongRA, after Vafa et al., 2021): the prompt has one word of a pair, the other is the target.
 
 The pairs are those of the Google analogy set (Mikolov et al., 2013), which are facts: 573 of them, in 14 relations.
-The sentences around them are our own. Between the word and its answer stands a sentence in parentheses that has
-nothing to do with either. Every pair of a relation meets every template of it.
+The sentences are our own. A sentence in parentheses between the word and the target is a distractor. Every pair of
+a relation is combined with every template of that relation.
 """
 
 import re
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reagent.data.base import Dataset, Example, revision_of
-from reagent.data.readers import TABLES, Row, bundled, examples_of, read_rows
-from reagent.data.user_files import example_of
+from reagent.data.readers import TABLES, Row, bundled, read_examples, read_rows
+from reagent.data.user_files import read_example
 from reagent.errors import FileError
 
 SUMMARY = "a word, a distractor, and a sentence that leads to the related word"
@@ -27,11 +27,11 @@ _DISTRACTOR = re.compile(r"\([^()]*\)\.?")
 
 
 class Template(NamedTuple):
-    """Sentences with room for one word of a pair."""
+    """Sentences with a slot for one word of a pair."""
 
     number: int
     text: str
-    unfit: frozenset[str] = frozenset()  # first words of pairs with which it would be no English
+    unfit: frozenset[str] = frozenset()  # first words with which the sentence is not grammatical
 
 
 class Pair(NamedTuple):
@@ -42,14 +42,14 @@ class Pair(NamedTuple):
     second: str
 
 
-def load(source: str | None = None) -> Dataset:
+def load_longra(source: str | None = None) -> Dataset:
     """All pairs in all templates of their relations.
 
     A `source` is a file with `relation`, `first` and `second`, whose pairs take the place of ours, or one with
     `prompt`, `target` and, where they are known, `antecedent` and `distractor`.
     """
     if source in (None, "bundled"):
-        name, examples = "bundled", tuple(_all(read_rows(bundled(_PAIRS))))
+        name, examples = "bundled", tuple(_fill_all(read_rows(bundled(_PAIRS))))
     else:
         assert source is not None
         name, examples = source, _from_file(source)
@@ -74,8 +74,8 @@ def _from_file(source: str) -> tuple[Example, ...]:
         )
     rows = list(read_rows(path))
     if rows and "prompt" in rows[0].fields:
-        return examples_of(source, rows, _whole)
-    examples = tuple(_all(iter(rows)))
+        return read_examples(source, rows, _whole)
+    examples = tuple(_fill_all(iter(rows)))
     if not examples:
         raise FileError(f"{source} holds no example: it is empty")
     return examples
@@ -83,15 +83,15 @@ def _from_file(source: str) -> tuple[Example, ...]:
 
 def _whole(row: Row) -> Example | None:
     """A row with its own prompt, whose plain form follows from its distractor."""
-    example = example_of(row)
+    example = read_example(row)
     if example is None:
         return None
     if example.target is None:
         raise FileError(f"{row.where} has no target: LongRA needs the word that is expected")
-    return example if example.plain else replace(example, plain=without(example.prompt, example.distractor))
+    return example if example.plain else replace(example, plain=remove(example.prompt, example.distractor))
 
 
-def _all(rows: Iterator[Row]) -> Iterator[Example]:
+def _fill_all(rows: Iterator[Row]) -> Iterator[Example]:
     templates = _templates()
     for row in rows:
         relation, first, second = (row.text(name) for name in Pair._fields)
@@ -101,21 +101,22 @@ def _all(rows: Iterator[Row]) -> Iterator[Example]:
             raise FileError(f"{row.where}: no templates for the relation {relation!r}. Known: {', '.join(templates)}")
         for template in templates[relation]:
             if first not in template.unfit:
-                yield filled(template, Pair(relation, first, second))
+                yield fill(template, Pair(relation, first, second))
 
 
 def _templates() -> dict[str, list[Template]]:
-    found: dict[str, list[Template]] = {}
+    templates: dict[str, list[Template]] = {}
     for row in read_rows(bundled(_TEMPLATES)):
-        known = found.setdefault(row.fields["relation"], [])
-        known.append(Template(len(known) + 1, row.fields["template"], frozenset(row.fields["unfit"].split(","))))
-    return found
+        of_relation = templates.setdefault(row.fields["relation"], [])
+        unfit = frozenset(row.fields["unfit"].split(","))
+        of_relation.append(Template(len(of_relation) + 1, row.fields["template"], unfit))
+    return templates
 
 
-def filled(template: Template, pair: Pair) -> Example:
+def fill(template: Template, pair: Pair) -> Example:
     """A template with one word of a pair in it; the other is the target.
 
-    >>> filled(Template(1, "We left {second}. (It rains). We miss the capital,"), Pair("capital", "Oslo", "Norway"))
+    >>> fill(Template(1, "We left {second}. (It rains). We miss the capital,"), Pair("capital", "Oslo", "Norway"))
     ... # doctest: +NORMALIZE_WHITESPACE
     Example(id='capital/Oslo-Norway/1', prompt='We left Norway. (It rains). We miss the capital,', target=' Oslo',
             group='capital', antecedent=((8, 14),), distractor=((16, 27),),
@@ -134,11 +135,11 @@ def filled(template: Template, pair: Pair) -> Example:
         group=pair.relation,
         antecedent=((len(before), len(before) + len(given)),),
         distractor=distractor,
-        plain=without(prompt, distractor),
+        plain=remove(prompt, distractor),
     )
 
 
-def without(prompt: str, spans: tuple[tuple[int, int], ...]) -> str:
+def remove(prompt: str, spans: tuple[tuple[int, int], ...]) -> str:
     """The prompt without these parts, nor the space before them."""
     for start, end in sorted(spans, reverse=True):
         prompt = prompt[:start].rstrip() + prompt[end:]

@@ -1,7 +1,8 @@
-"""Rows of files: JSONL, JSON, CSV, TSV and Parquet. What is wrong with one is said with its file and line."""
+"""Rows of JSONL, JSON, CSV, TSV and Parquet files. An error names the file and the line."""
 
 import csv
 import json
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.resources import files
@@ -11,21 +12,22 @@ from typing import Any, NamedTuple
 
 from reagent.data.base import Example
 from reagent.errors import FileError, InputError
-from reagent.models.cache import say
+
+logger = logging.getLogger(__name__)
 
 TABLES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
-LONGEST = 100_000  # characters; no model here reads more
+LONGEST = 100_000  # characters; longer prompts exceed every context window
 
 
 class Row(NamedTuple):
-    """What a file says in one row, and where."""
+    """The fields of one row, and its place in the file."""
 
     where: str  # "stories.jsonl, line 3"
     number: int
     fields: Mapping[str, Any]
 
     def text(self, name: str) -> str | None:
-        """The text of a field that must be there; None where it is empty."""
+        """The text of a required field; None if it is empty."""
         if name not in self.fields:
             raise FileError(f"{self.where} has no field {name!r}; it has: {', '.join(map(str, self.fields)) or 'none'}")
         value = self.fields[name]
@@ -35,7 +37,7 @@ class Row(NamedTuple):
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """The rows of a table, whose suffix says what it is."""
+    """The rows of a table; its suffix names the format."""
     suffix = path.suffix.lower()
     if suffix == ".parquet":
         return _parquet(path)
@@ -66,26 +68,26 @@ def read_text(path: Path) -> str:
         raise FileError(f"{str(path)!r}, line {line}, is not UTF-8 ({error.reason}): save the file as UTF-8") from error
 
 
-def examples_of(source: str, rows: Iterable[Row], read: Callable[[Row], Example | None]) -> tuple[Example, ...]:
-    """What `read` makes of each row; one that is empty or far too long is left out, and that is said."""
-    found: list[Example] = []
+def read_examples(source: str, rows: Iterable[Row], read: Callable[[Row], Example | None]) -> tuple[Example, ...]:
+    """The example that `read` makes of each row; empty and very long rows are left out and logged."""
+    examples: list[Example] = []
     skipped: defaultdict[str, list[Row]] = defaultdict(list)
     for row in rows:
         example = read(row)
         if example is None:
-            skipped["empty"].append(row)
+            skipped["they are empty"].append(row)
         elif len(example.prompt) > LONGEST:
-            skipped[f"longer than {LONGEST:,} characters"].append(row)
+            skipped[f"they are longer than {LONGEST:,} characters"].append(row)
         else:
-            found.append(example)
+            examples.append(example)
     for reason, left_out in skipped.items():
         more = f" and {len(left_out) - 5:,} more" if len(left_out) > 5 else ""
         places = "; ".join(row.where for row in left_out[:5])
-        say(f"left out what is {reason}: {places}{more}")
-    if not found:
+        logger.warning("left out, since %s: %s%s", reason, places, more)
+    if not examples:
         why = "all its rows are empty or too long" if skipped else "it is empty"
         raise FileError(f"{source} holds no example: {why}")
-    return tuple(found)
+    return tuple(examples)
 
 
 def _json_lines(path: Path, text: str) -> Iterator[Row]:
@@ -117,7 +119,7 @@ def _object(where: str, fields: Any) -> Mapping[str, Any]:
 
 def _separated(path: Path, text: str, separator: str) -> Iterator[Row]:
     lines = StringIO(text, newline="")
-    if separator == "\t":  # a quotation mark is one there
+    if separator == "\t":  # quotation marks are ordinary characters in TSV
         reader = csv.DictReader(lines, delimiter=separator, quoting=csv.QUOTE_NONE, strict=True)
     else:
         reader = csv.DictReader(lines, delimiter=separator, strict=True)

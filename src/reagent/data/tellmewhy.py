@@ -1,25 +1,25 @@
 """TellMeWhy (Lal et al., 2021): a short story, and a question why somebody did something in it."""
 
 from reagent.data.base import Dataset, Example, revision_of
-from reagent.data.hub import Home, rows_from
-from reagent.data.readers import Row, examples_of
+from reagent.data.hub import Location, rows_from
+from reagent.data.readers import Row, read_examples
 
 SUMMARY = "short stories, each followed by a question why; the model answers"
 LICENCE = "Apache-2.0"
 SOURCE = "own stories in the manner of TellMeWhy (Lal et al., 2021)"
 
 _HUB_LICENCE = "licence not stated by its authors"
-_HOME = Home("tellmewhy.jsonl", "StonyBrookNLP/tellmewhy", "test", "narrative, question")
+_LOCATION = Location("tellmewhy.jsonl", "StonyBrookNLP/tellmewhy", "test", "narrative, question")
 _OF_PAPER = 200  # so many were drawn from it in the paper
 
-HUB = f"{_HOME.hub}, split {_HOME.split}, of which {_OF_PAPER} are drawn as in the paper; {_HUB_LICENCE}"
+HUB = f"{_LOCATION.hub}, split {_LOCATION.split}, of which {_OF_PAPER} are drawn as in the paper; {_HUB_LICENCE}"
 
 
-def load(source: str | None = None) -> Dataset:
+def load_tellmewhy(source: str | None = None) -> Dataset:
     """The bundled stories, or the fields `narrative` and `question` of a file or of the hub."""
-    name, rows = rows_from(source, _HOME)
+    name, rows = rows_from(source, _LOCATION)
     unique: dict[str, Example] = {}  # a question has a row for each answer that people gave
-    for example in examples_of(name, rows, _example):
+    for example in read_examples(name, rows, _example):
         unique.setdefault(example.prompt, example)
     examples = tuple(unique.values())
     return Dataset(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from reagent.data.base import Dataset, Example, revision_of
-from reagent.data.readers import TABLES, Row, examples_of, read_rows, read_text
+from reagent.data.readers import TABLES, Row, read_examples, read_rows, read_text
 from reagent.errors import FileError, InputError
 from reagent.metrics.rationale import Annotation
 from reagent.segmentation import Span
@@ -14,17 +14,17 @@ FIELDS = ("id", "prompt", "target", "group", "antecedent", "distractor", "plain"
 
 
 def looks_like_file(name: str) -> bool:
-    """Whether a person who wrote this meant a file."""
+    """Whether a name is meant as a file."""
     return Path(name).expanduser().exists() or Path(name).suffix != "" or "/" in name or "\\" in name
 
 
-def load(path: Path) -> Dataset:
+def load_file(path: Path) -> Dataset:
     """The prompts of a file."""
     path = path.expanduser()
     if path.is_dir():
         raise FileError(f"{str(path)!r} is a folder: give a file of prompts, one per line, or {', '.join(TABLES)}")
     rows = read_rows(path) if path.suffix.lower() in TABLES else _lines(path)
-    examples = examples_of(path.name, rows, example_of)
+    examples = read_examples(path.name, rows, read_example)
     return Dataset(
         id=path.name,
         source=str(path),
@@ -37,7 +37,7 @@ def load(path: Path) -> Dataset:
     )
 
 
-def example_of(row: Row) -> Example | None:
+def read_example(row: Row) -> Example | None:
     """One row as an example; without an `id`, its number is its id."""
     prompt = row.text("prompt")
     if prompt is None:

@@ -8,8 +8,8 @@ import json
 from collections.abc import Sequence
 
 from reagent.data.base import Dataset, Example, revision_of
-from reagent.data.hub import Home, rows_from
-from reagent.data.readers import Row, examples_of
+from reagent.data.hub import Location, rows_from
+from reagent.data.readers import Row, read_examples
 from reagent.errors import FileError
 from reagent.segmentation import sentences
 
@@ -19,7 +19,7 @@ SOURCE = "own biographies of people who never lived, in the manner of WikiBio (L
 
 _HUB_LICENCE = "CC BY-SA 3.0"
 _TEXTS = ("gpt3_text", "wiki_bio_text", "text")
-_HOME = Home(
+_LOCATION = Location(
     "wikibio.jsonl",
     "potsawee/wiki_bio_gpt3_hallucination",
     "evaluation",
@@ -27,13 +27,13 @@ _HOME = Home(
 )
 _PROMPT = 2  # sentences
 
-HUB = f"{_HOME.hub}, split {_HOME.split}, 238 biographies; {_HUB_LICENCE}"
+HUB = f"{_LOCATION.hub}, split {_LOCATION.split}, 238 biographies; {_HUB_LICENCE}"
 
 
-def load(source: str | None = None) -> Dataset:
+def load_wikibio(source: str | None = None) -> Dataset:
     """The bundled biographies, or those of a file or of the hub."""
-    name, rows = rows_from(source, _HOME)
-    examples = examples_of(name, rows, _example)
+    name, rows = rows_from(source, _LOCATION)
+    examples = read_examples(name, rows, _example)
     return Dataset(
         id="wikibio",
         source=name,

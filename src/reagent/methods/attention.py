@@ -10,7 +10,7 @@ Scores are the same without protected units (a start token often gets most of it
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -56,6 +56,8 @@ LAYERS: dict[str, Callable[[Layers], Floats]] = {"all": mean_of_layers, "last": 
 @dataclass(frozen=True)
 class Attention:
     """Attention over `layers`: the mean of `all`, the `last`, or a `rollout` through them (Abnar and Zuidema 2020)."""
+
+    replaces: ClassVar[bool] = False
 
     layers: str = "all"
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -40,6 +40,8 @@ class InputXGradient:
 
     `scores` are the positive effects over their sum, or as the option says (`scores.HOW`).
     """
+
+    replaces: ClassVar[bool] = False
 
     scores: str = "positive"
     batch: int | None = None  # points computed at once, at most: bounds the memory
@@ -100,6 +102,8 @@ class IntegratedGradients:
 
     `scores` are the positive effects over their sum, or as the option says (`scores.HOW`).
     """
+
+    replaces: ClassVar[bool] = False
 
     steps: int | None = None  # exactly so many, on the path in one piece; by default, as many as it needs
     max_steps: int = 128  # where that ends at the latest
@@ -223,6 +227,8 @@ class GradientShap:
     The standard errors are those of the random points: how much other points would change the effects.
     `scores` are the positive effects over their sum, or as the option says (`scores.HOW`).
     """
+
+    replaces: ClassVar[bool] = False
 
     n_samples: int = 64
     stdevs: float = 0.0  # of noise on the text, as a share of the standard deviation of its embeddings

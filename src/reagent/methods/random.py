@@ -1,7 +1,7 @@
 """Random scores: what a method must beat to have found anything."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from reagent.replacers.base import Proposals
 @dataclass(frozen=True)
 class RandomScores:
     """The baseline of the paper: scores assigned at random, anew for every target. It has no hyperparameters."""
+
+    replaces: ClassVar[bool] = False
 
     @property
     def info(self) -> dict[str, Any]:

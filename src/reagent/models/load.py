@@ -35,6 +35,8 @@ def load_model(
     are given. `server` are the options of a model at an http(s) URL: tokenizer, cache, concurrency, rate,
     timeout, retries, backoff, top, recover.
     """
+    if hasattr(source, "score") and hasattr(source, "case"):
+        return source  # type: ignore[no-any-return]
     if isinstance(source, str) and source.startswith(("http://", "https://")):
         return _from_url(source, device, dtype, revision, server)
     if server:

@@ -42,12 +42,14 @@ def automatic(model: Model | None = None) -> str:
     return "roberta" if is_local(MaskedLMReplacer().model) and not remote else "self"
 
 
-def make_replacer(name: str = "auto", **options: Any) -> Replacer:
+def make_replacer(name: "str | Replacer" = "auto", **options: Any) -> Replacer:
     """A replacer by its id.
 
     >>> make_replacer("self", candidates=5)
     SelfReplacer(candidates=5, weighted=False)
     """
+    if not isinstance(name, str):
+        return with_options(name, options, f"replacer {type(name).__name__!r}") if options else name
     chosen = automatic() if name == "auto" else name
     if chosen not in REPLACERS:
         raise UnknownNameError("replacer", name, ["auto", *REPLACERS])

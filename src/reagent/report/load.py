@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from reagent.bench.codec import asked_rows
+from reagent.bench.codec import explained_rows
 from reagent.bench.records import Cell
 from reagent.evaluation import Result
 from reagent.explanation import Explanation
@@ -151,7 +151,7 @@ def evaluated_targets(cell: Cell) -> tuple[int, ...]:
     """The output tokens that were evaluated; without an evaluation, those that were explained."""
     if cell.evaluation is not None:
         return cell.evaluation.targets
-    return () if cell.explanation is None else tuple(asked_rows(cell.explanation))
+    return () if cell.explanation is None else tuple(explained_rows(cell.explanation))
 
 
 def read_annotation(cell: Cell) -> Annotation | None:

@@ -87,7 +87,7 @@ def add_jobs(app: FastAPI, desk: JobQueue, questions: Questions) -> None:
     def ask(question: Question) -> Response:
         """Ask for an explanation; 429 and Retry-After when too many wait already."""
         try:
-            job = desk.submit(questions.call(question))
+            job = desk.submit(questions.build(question))
         except QueueFullError as error:
             raise HTTPException(429, str(error), {"Retry-After": str(error.seconds)}) from error
         return Json({"id": job.name}, 201, {"Location": f"/api/jobs/{job.name}"})

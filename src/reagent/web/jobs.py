@@ -17,12 +17,13 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from reagent.api.explain import explain
+from reagent.api.explain import run
 from reagent.errors import FileError, InputError, ReagentError
 from reagent.explanation import Explanation
 from reagent.methods import Progress
 from reagent.models.base import Model
 from reagent.models.cache import say
+from reagent.request import ExplainRequest
 from reagent.views.html import view_data
 from reagent.views.text import shortened
 from reagent.web.config import Limits
@@ -72,10 +73,10 @@ class JobState:
 
 
 class Job:
-    """One explanation in the making; `call` is what `reagent.explain` is called with."""
+    """One explanation in the making; `request` is what it explains."""
 
-    def __init__(self, name: str, call: Mapping[str, Any], look: JobState | None = None) -> None:
-        self.name, self.call = name, call
+    def __init__(self, name: str, request: ExplainRequest | None, look: JobState | None = None) -> None:
+        self.name, self.request = name, request
         self.look = look or JobState()
         self.cancelled = False
         self._lock = threading.Lock()
@@ -134,11 +135,11 @@ class JobQueue:
 
     # --- for those who ask ---
 
-    def submit(self, call: Mapping[str, Any]) -> Job:
+    def submit(self, request: ExplainRequest) -> Job:
         with self._changed:
             if len(self._waiting) >= self.limits.queue or self._closed:
                 raise QueueFullError(self._patience())
-            job = Job(secrets.token_hex(8), call)
+            job = Job(secrets.token_hex(8), request)
             self._jobs[job.name] = job
             self._waiting.append(job)
             self._forget()
@@ -154,7 +155,9 @@ class JobQueue:
         why = None if job is not None else self.shelf.get(name)
         if why is None:
             return job
-        return Job(name, {}, JobState(JobStatus.DONE, why.completion, why.cost.probes, why.cost.probes, view_data(why)))
+        return Job(
+            name, None, JobState(JobStatus.DONE, why.completion, why.cost.probes, why.cost.probes, view_data(why))
+        )
 
     def cancel(self, job: Job) -> None:
         """A job that waits is gone at once, one that runs at its next step."""
@@ -202,8 +205,9 @@ class JobQueue:
         """Run one job to its end, whatever happens."""
         job.tell(replace(job.look, state=JobStatus.RUNNING))
         steps = _Steps(job, begin + self.limits.seconds, self.limits.seconds)
+        assert job.request is not None  # only a job from the store has none, and it never runs
         try:
-            why = explain(self.model, **job.call, progress=steps.progress, answered=steps.answered)
+            why = run(self.model, job.request, steps.progress, steps.answered)
             steps.check()
             view = view_data(why)
             self._keep(job.name, why)

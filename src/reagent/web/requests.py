@@ -1,19 +1,18 @@
 """From the body of a request to what `reagent.explain` is called with, and what may be asked of this model."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from reagent.api.explain import check_choices
 from reagent.errors import CapabilityError, InputError, UnknownNameError
-from reagent.methods import METHODS, Method, make_method, replaces
+from reagent.methods import Method, find_method, make_method, method_names, uses_replacer
 from reagent.models._transformers import is_local
 from reagent.models.base import HasChatTemplate, HasTokenTexts, HasVocabulary, Model, PredictsTokens
 from reagent.replacers import REPLACERS
 from reagent.replacers.masked_lm import MaskedLMReplacer
-from reagent.request import check_prompt, check_question
+from reagent.request import LARGEST_SEED, ExplainRequest
 from reagent.segmentation import UNITS
 from reagent.views.plots import require_matplotlib
 from reagent.web.config import Limits
@@ -25,7 +24,6 @@ _NEEDS: Mapping[str, tuple[type, ...]] = {
     "pos": (HasTokenTexts,),
     "random": (HasVocabulary,),
 }
-_BIGGEST = 2**63 - 1  # of a seed
 
 
 class Message(BaseModel):
@@ -51,7 +49,7 @@ class Question(BaseModel):
     method: str | None = Field(None, description="One of the methods of /api/options.")
     preset: str | None = Field(None, description="One of the method's presets.")
     replacer: str | None = Field(None, description="One of the replacers of /api/options.")
-    seed: Annotated[int, Field(ge=0, le=_BIGGEST)] = 0
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
     probes: int | None = Field(None, ge=1, description="Preset fast: exactly so many probes, no early stop.")
 
 
@@ -60,7 +58,7 @@ class Questions:
 
     def __init__(self, model: Model, limits: Limits) -> None:
         self.model, self.limits = model, limits
-        self.methods = {name: _presets(name, model) for name in METHODS}
+        self.methods = {name: _presets(name, model) for name in method_names()}
         self.replacers = ["auto", *(name for name in REPLACERS if _can_replace(name, model))]
 
     def options(self) -> dict[str, Any]:
@@ -68,18 +66,7 @@ class Questions:
         limits = self.limits
         return {
             "models": [self.model.info["id"]],
-            "methods": [
-                {
-                    "id": name,
-                    "summary": METHODS[name].summary,
-                    "cost": METHODS[name].cost,
-                    "presets": [{"id": preset, "summary": METHODS[name].presets[preset][1]} for preset in presets],
-                    "replaces": replaces(name, presets[0]),
-                    "probes": hasattr(METHODS[name].presets[presets[0]][0], "probes"),
-                }
-                for name, presets in self.methods.items()
-                if presets
-            ],
+            "methods": [_describe(name, presets) for name, presets in self.methods.items() if presets],
             "replacers": [{"id": name, "summary": _about(name)} for name in self.replacers],
             "units": ["token", *UNITS],
             "chat": _chats(self.model),
@@ -87,35 +74,30 @@ class Questions:
             "limits": {name: getattr(limits, name) for name in ("prompt", "new_tokens", "probes", "queue", "seconds")},
         }
 
-    def call(self, question: Question) -> dict[str, Any]:
-        """The arguments of `reagent.explain`, once all that can be known to be wrong is known to be right."""
-        prompt = self._prompt(question)
-        new_tokens, seed = question.max_new_tokens or 10, question.seed
-        self._check_amounts(new_tokens, question.probes)
-        check_question(question.target, None, question.contrast, new_tokens, seed)
-        method, replacer, unit = question.method or "reagent", question.replacer or "auto", question.unit or "token"
-        chosen = {} if question.probes is None else {"probes": question.probes}
-        attributor, _, _ = check_choices(unit, None, None, method, question.preset, chosen, replacer, None, False)
-        if hasattr(attributor, "check"):
-            attributor.check(self.model)
+    def build(self, question: Question) -> ExplainRequest:
+        """The checked request; what this service does not allow is an error before the job is queued."""
+        self._check_amounts(question.max_new_tokens or 10, question.probes)
+        replacer = question.replacer or "auto"
+        request = ExplainRequest.build(
+            self._prompt(question),
+            target=question.target,
+            max_new_tokens=question.max_new_tokens or 10,
+            contrast=question.contrast,
+            units=question.unit or "token",
+            method=question.method or "reagent",
+            preset=question.preset,
+            options={} if question.probes is None else {"probes": question.probes},
+            replacer=replacer,
+            seed=question.seed,
+        )
+        request.check_model(self.model)
         if replacer not in self.replacers:
             raise UnknownNameError("replacer of this service", replacer, self.replacers)
         if question.messages is not None and not _chats(self.model):
             raise CapabilityError(f"{self.model.info['id']!r} has no chat template: give a plain prompt")
-        return {
-            "prompt": prompt,
-            "target": question.target,
-            "max_new_tokens": new_tokens,
-            "contrast": question.contrast,
-            "unit": unit,
-            "method": method,
-            "preset": question.preset,
-            "replacer": replacer,
-            "seed": seed,
-            **chosen,
-        }
+        return request
 
-    def _prompt(self, question: Question) -> str | list[dict[str, str]]:
+    def _prompt(self, question: Question) -> Any:
         if (question.prompt is None) == (question.messages is None):
             raise InputError("give a prompt or messages: one of the two, not both")
         given: Any = question.prompt
@@ -128,7 +110,7 @@ class Questions:
             raise HTTPException(
                 413, f"the prompt has {length:,} characters, and this service takes at most {self.limits.prompt:,}"
             )
-        return check_prompt(given)
+        return given
 
     def _check_amounts(self, new_tokens: int, probes: int | None) -> None:
         for name, value, most in (
@@ -139,9 +121,23 @@ class Questions:
                 raise InputError(f"{name} must be at most {most} at this service, got {value}")
 
 
+def _describe(name: str, presets: Sequence[str]) -> dict[str, Any]:
+    """A method as the page offers it."""
+    info = find_method(name)
+    first = info.presets[presets[0]].method
+    return {
+        "id": name,
+        "summary": info.summary,
+        "cost": info.cost,
+        "presets": [{"id": preset, "summary": info.presets[preset].summary} for preset in presets],
+        "replaces": uses_replacer(first),
+        "probes": hasattr(first, "probes"),
+    }
+
+
 def _presets(name: str, model: Model) -> list[str]:
     """The presets of a method that this model can do."""
-    return [preset for preset in METHODS[name].presets if _can(make_method(name, preset)[0], model)]
+    return [preset for preset in find_method(name).presets if _can(make_method(name, preset)[0], model)]
 
 
 def _can(method: Method, model: Model) -> bool:

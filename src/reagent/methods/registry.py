@@ -1,0 +1,222 @@
+"""The methods by their ids, with their presets; methods of installed packages are found by the same functions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from reagent.errors import InputError, UnknownNameError
+from reagent.methods.attention import Attention
+from reagent.methods.base import Method
+from reagent.methods.gradients import GradientShap, InputXGradient, IntegratedGradients
+from reagent.methods.greedy import Greedy
+from reagent.methods.lime import Lime
+from reagent.methods.occlusion import Occlusion
+from reagent.methods.random import RandomScores
+from reagent.methods.reagent_fast import ReagentFast
+from reagent.methods.reagent_paper import ReagentPaper
+from reagent.methods.shapley import Shapley
+from reagent.plugins import load_plugin, plugin_names
+from reagent.validation import with_options
+
+
+class Preset(NamedTuple):
+    """A method with all its options set, and one line about it."""
+
+    method: Method
+    summary: str
+
+
+@dataclass(frozen=True)
+class MethodInfo:
+    """A method as it is listed; the first preset is the default."""
+
+    summary: str
+    needs: str  # from a model: probabilities, gradients, attentions, or nothing
+    cost: str  # in forward passes
+    presets: Mapping[str, Preset]
+
+
+METHODS: dict[str, MethodInfo] = {
+    "reagent": MethodInfo(
+        "replaces tokens and watches how much less likely the target becomes",
+        "probabilities",
+        "up to 256 for all targets together (fast); up to 6,000 for each target (paper)",
+        {
+            "fast": Preset(
+                ReagentFast(), "shared, balanced probes; effects in nats with standard errors; stops when settled"
+            ),
+            "paper": Preset(
+                ReagentPaper(),
+                "as published: replace 30 %, keep 30 % in the stopping test, 3 runs of 1,000 steps",
+            ),
+            "paper-recommended": Preset(ReagentPaper(ratio=0.1), "the paper's recommended ratio: replace 10 %"),
+            "paper-appendix": Preset(
+                ReagentPaper(keep=5, max_steps=3000),
+                "the paper's appendix: keep 5 tokens, 3,000 steps",
+            ),
+            "paper-replacement": Preset(ReagentPaper(max_steps=5000), "the paper's study of replacements: 5,000 steps"),
+        },
+    ),
+    "input_x_gradient": MethodInfo(
+        "multiplies each embedding by the gradient of the target's log-probability",
+        "gradients",
+        "2 for all targets together (one is a check), and a backward pass for each target",
+        {"default": Preset(InputXGradient(), "effects in nats, to first order")},
+    ),
+    "integrated_gradients": MethodInfo(
+        "adds up gradients on the way from zero embeddings to the text",
+        "gradients",
+        "about 10 to 140 for all targets together, and a backward pass from each for each target",
+        {
+            "default": Preset(
+                IntegratedGradients(),
+                "steps where the path needs them; effects in nats that add up, or are marked",
+            )
+        },
+    ),
+    "gradient_shap": MethodInfo(
+        "averages gradients at random points between zero embeddings and the text",
+        "gradients",
+        "65 for all targets together (one is a check), and a backward pass from each for each target",
+        {"default": Preset(GradientShap(), "64 points; effects in nats with standard errors")},
+    ),
+    "attention": MethodInfo(
+        "looks where the model looks: mean over all layers and heads",
+        "attentions",
+        "1 for all targets together",
+        {"default": Preset(Attention(), "attention of the position that predicts the target")},
+    ),
+    "attention_last": MethodInfo(
+        "the same in the last layer only",
+        "attentions",
+        "1 for all targets together",
+        {"default": Preset(Attention("last"), "mean over the heads of the last layer")},
+    ),
+    "attention_rollout": MethodInfo(
+        "follows attention through all layers",
+        "attentions",
+        "1 for all targets together",
+        {"default": Preset(Attention("rollout"), "half of each layer's attention is the residual connection")},
+    ),
+    "lime": MethodInfo(
+        "fits a linear model to texts in which about half of the units are replaced",
+        "probabilities",
+        "512 for all targets together",
+        {"default": Preset(Lime(), "512 samples, LIME's kernel (width 25) and ridge; effects in nats")},
+    ),
+    "occlusion": MethodInfo(
+        "leaves out one unit at a time",
+        "probabilities",
+        "4 for each unit, for all targets together (deletion: 1)",
+        {
+            "replacement": Preset(
+                Occlusion(),
+                "each unit replaced in turn, mean of 4 draws; effects in nats with standard errors",
+            ),
+            "deletion": Preset(Occlusion(by="deletion"), "each unit deleted in turn; exact, but the text gets shorter"),
+        },
+    ),
+    "shapley": MethodInfo(
+        "replaces units one after another in random orders: what each costs at its turn, on average",
+        "probabilities",
+        "16 for each unit, for all targets together",
+        {"default": Preset(Shapley(), "8 orders, walked both ways; effects in nats with standard errors")},
+    ),
+    "greedy": MethodInfo(
+        "searches the smallest set of units that keeps the prediction",
+        "probabilities (masking: a network that takes attention_mask and position_ids)",
+        "about 3 × units × length of the rationale, for each target (masking: a third)",
+        {
+            "replacement": Preset(Greedy(), "all other units replaced, 3 fixed draws"),
+            "masking": Preset(
+                Greedy(by="masking"),
+                "all other units masked, positions kept; the model is not fine-tuned for it",
+            ),
+            "exhaustive": Preset(Greedy(exhaustive=True), "the smallest set there is, for short contexts"),
+        },
+    ),
+    "random": MethodInfo(
+        "scores at random: the baseline",
+        "nothing",
+        "none",
+        {"default": Preset(RandomScores(), "uniform numbers over their sum")},
+    ),
+}
+
+
+def method_names() -> list[str]:
+    """The ids of all methods: built in, then those of installed packages."""
+    return [*METHODS, *(name for name in plugin_names("methods") if name not in METHODS)]
+
+
+def find_method(name: str) -> MethodInfo:
+    """A method by its id, built in or from an installed package."""
+    if not isinstance(name, str):
+        raise InputError(f"a method is an id or an object with an `attribute` method, got {name!r}")
+    if name in METHODS:
+        return METHODS[name]
+    plugin = load_plugin("methods", name)
+    if plugin is None:
+        raise UnknownNameError("method", name, method_names())
+    return plugin if isinstance(plugin, MethodInfo) else _describe(plugin)
+
+
+def make_method(
+    method: str | Method = "reagent", preset: str | None = None, **options: Any
+) -> tuple[Method, dict[str, Any]]:
+    """A configured method and its provenance. `method` is an id, or an instance such as `ReagentFast(probes=64)`.
+
+    >>> make_method("reagent", "paper", runs=1)[1]["runs"]
+    1
+    >>> make_method(ReagentFast(probes=64))[1]["preset"]
+    'fast'
+    """
+    if is_method(method):
+        if preset is not None:
+            raise InputError(f"preset {preset!r} goes with a method's id, not with an instance: leave it out")
+        instance: Method = method() if isinstance(method, type) else method  # type: ignore[assignment]
+        instance = with_options(instance, options, f"method {type(instance).__name__!r}") if options else instance
+        name, chosen = _identify(instance)
+        return instance, {"id": name, "preset": chosen, **instance.info}
+    info = find_method(method)  # type: ignore[arg-type]
+    chosen = preset or next(iter(info.presets))
+    if chosen not in info.presets:
+        raise UnknownNameError(f"preset of method {method!r}", chosen, info.presets)
+    several = len(info.presets) > 1
+    owner = f"preset {chosen!r} of method {method!r}" if several else f"method {method!r}"
+    configured = with_options(info.presets[chosen].method, options, owner)
+    return configured, {"id": method, "preset": chosen if several else None, **configured.info}
+
+
+def is_method(method: Any) -> bool:
+    """Whether `method` is an instance or a class, not an id."""
+    return not isinstance(method, str) and callable(getattr(method, "attribute", None))
+
+
+def uses_replacer(method: Method) -> bool:
+    """Whether a method, configured like this, replaces units."""
+    return bool(getattr(method, "replaces", True))
+
+
+def _describe(plugin: Any) -> MethodInfo:
+    """The entry of a method that a package registers as a class or as an instance."""
+    method = plugin() if isinstance(plugin, type) else plugin
+    if not is_method(method):
+        raise InputError(f"the plugin {plugin!r} is no method: it needs `attribute` and `info`")
+    summary = (type(method).__doc__ or type(method).__name__).strip().splitlines()[0]
+    needs, cost = (str(getattr(method, name, "not stated")) for name in ("needs", "cost"))
+    return MethodInfo(summary, needs, cost, {"default": Preset(method, summary)})
+
+
+def _identify(method: Method) -> tuple[str, str | None]:
+    """The id and preset under which an instance is registered; the class name for an unregistered one."""
+    for names in (list(METHODS), [name for name in method_names() if name not in METHODS]):
+        entries = [
+            (name, preset if len(find_method(name).presets) > 1 else None, registered.method)
+            for name in names
+            for preset, registered in find_method(name).presets.items()
+        ]
+        same = [entry for entry in entries if entry[2] == method] or [e for e in entries if type(e[2]) is type(method)]
+        if same:
+            return same[0][:2]
+    return type(method).__name__, None
