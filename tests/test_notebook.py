@@ -1,4 +1,4 @@
-"""The notebook: what a kernel sends to it, and the example as a whole."""
+"""The notebook: the messages of the kernel, and the whole example."""
 
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from reagent.views.notebook import in_notebook, notebook_bar
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "notebook.ipynb"
 
-ASK = """
+EXPLAIN = """
 import time
 import numpy as np
 import reagent
@@ -34,7 +34,7 @@ except ZeroDivisionError:
 
 
 class Client(NotebookClient):
-    """Runs a notebook in a real kernel and keeps what is displayed and then changed."""
+    """Runs a notebook in a real kernel and records the updates of its displays."""
 
     def __init__(self, *cells: str, folder: Path) -> None:
         super().__init__(new_notebook(cells=[new_code_cell(cell) for cell in cells]), timeout=600)
@@ -48,19 +48,19 @@ class Client(NotebookClient):
 
 
 def displayed(cell: Any) -> list[Any]:
-    """What a cell shows, without what libraries complain about."""
+    """The displays of a cell, without the streams, where libraries print warnings."""
     return [output for output in cell.get("outputs", ()) if output["output_type"] != "stream"]
 
 
-def test_there_is_no_bar_where_there_is_no_notebook() -> None:
+def test_there_is_no_bar_outside_a_notebook() -> None:
     assert not in_notebook()
-    with notebook_bar() as move:
-        assert move is None
+    with notebook_bar() as update:
+        assert update is None
 
 
 @pytest.mark.xdist_group("kernel")
-def test_a_bar_moves_below_the_cell_and_is_gone_at_the_end(tmp_path: Path) -> None:
-    client = Client(ASK.format(seconds=0.02, options="") + "why", folder=tmp_path)
+def test_a_bar_moves_below_the_cell_and_disappears_at_the_end(tmp_path: Path) -> None:
+    client = Client(EXPLAIN.format(seconds=0.02, options="") + "why", folder=tmp_path)
     client.execute()
     bars = [data["text/html"] for data in client.updates]
     assert any('<progress value="' in bar and "probes" in bar for bar in bars)
@@ -72,8 +72,8 @@ def test_a_bar_moves_below_the_cell_and_is_gone_at_the_end(tmp_path: Path) -> No
 
 
 @pytest.mark.xdist_group("kernel")
-def test_the_bar_is_gone_when_something_fails_and_not_there_for_those_who_watch_themselves(tmp_path: Path) -> None:
-    client = Client(ASK.format(seconds=0, options=", on_progress=lambda now: None"), FAIL, folder=tmp_path)
+def test_the_bar_disappears_after_an_error_and_is_absent_with_a_progress_callback(tmp_path: Path) -> None:
+    client = Client(EXPLAIN.format(seconds=0, options=", on_progress=lambda now: None"), FAIL, folder=tmp_path)
     client.execute()
     assert displayed(client.nb.cells[0]) == []
     assert all(output["data"]["text/html"] == "" for output in displayed(client.nb.cells[1]))
@@ -83,7 +83,7 @@ def test_the_bar_is_gone_when_something_fails_and_not_there_for_those_who_watch_
 def test_the_example_runs(tmp_path: Path) -> None:
     notebook = nbformat.read(EXAMPLE, as_version=4)
     nbformat.validate(notebook)
-    assert not [cell for cell in notebook.cells if cell.get("outputs")], "what it shows is made anew"
+    assert not [cell for cell in notebook.cells if cell.get("outputs")], "the example is stored without outputs"
     client = NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}})
     client.execute()
     shown = [output["data"].get("text/html", "") for cell in notebook.cells for output in displayed(cell)]

@@ -284,9 +284,9 @@ class Explanation:
 
     def to_html(self, path: str | Path | None = None) -> str:
         """One self-contained HTML page; also written to `path` where one is given."""
-        from reagent.views.html import page
+        from reagent.views.html import render_page
 
-        text = page(self)
+        text = render_page(self)
         if path is not None:
             atomic_write(path, text)
         return text
@@ -299,14 +299,14 @@ class Explanation:
 
     def to_frame(self) -> "pandas.DataFrame":
         """A table with a row for each output token and each unit of its context."""
-        from reagent.views.dataframe import frame
+        from reagent.views.dataframe import to_frame
 
-        return frame(self)
+        return to_frame(self)
 
     def _repr_html_(self) -> str:
-        from reagent.views.html import fragment
+        from reagent.views.html import render_fragment
 
-        return fragment(self)
+        return render_fragment(self)
 
     def __repr__(self) -> str:
         best = ", ".join(f"{c.token.text!r} {c.score:.2f}" for c in self.top(3)) if self.output else ""

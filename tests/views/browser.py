@@ -1,4 +1,4 @@
-"""What a browser makes of a page, without one."""
+"""Reads pages and runs view.js without a browser."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="needs node
 
 
 class Reader(HTMLParser):
-    """What a browser sees: the elements with their attributes, and the text inside each kind."""
+    """Collects the elements of a page with their attributes, and the text inside each kind of element."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Reader(HTMLParser):
 
 
 class Drawn:
-    """What view.js draws: find parts by their kind, read their text as it is seen or as it is heard."""
+    """A drawn element: finds parts by their kind, and reads the visible text or the text for screen readers."""
 
     def __init__(self, node: dict[str, Any]) -> None:
         self.node = node
@@ -48,18 +48,18 @@ class Drawn:
         here = [node for node in nodes if f"reagent-{kind}" in node.node["kind"].split()]
         return here + [part for node in nodes for part in node.parts(kind)]
 
-    def text(self, *, heard: bool = False) -> str:
+    def text(self, *, spoken: bool = False) -> str:
         attributes = self.node["attributes"]
-        if heard and attributes.get("aria-hidden") == "true":
+        if spoken and attributes.get("aria-hidden") == "true":
             return ""
-        if heard and "aria-label" in attributes:
+        if spoken and "aria-label" in attributes:
             return str(attributes["aria-label"])
-        parts = [c if isinstance(c, str) else Drawn(c).text(heard=heard) for c in self.node["children"]]
+        parts = [c if isinstance(c, str) else Drawn(c).text(spoken=spoken) for c in self.node["children"]]
         return "".join(parts)
 
 
 def draw(data: object, target: int | str = "", *events: tuple[str, int, str]) -> Drawn:
-    """What view.js draws of the data, after events: each has a selector, which of those elements, and its type."""
+    """Draw the data with view.js, then send events: each is a selector, the number of the element, and a type."""
     with as_file(ASSETS.joinpath("view.js")) as script:
         command = ["node", str(Path(__file__).with_name("dom.js")), str(script)]
         given = json.dumps([data, target, events])

@@ -1,4 +1,4 @@
-// As much of a document as view.js needs, to see what it draws without a browser.
+// The part of the DOM that view.js needs, to test it without a browser.
 // Reads the view's data from standard input and prints the drawn tree, as `draw` in browser.py expects it.
 const { readFileSync } = require("node:fs");
 
@@ -10,7 +10,7 @@ class Node {
     this.classList = { add: (name) => (this.className += " " + name), toggle() {} };
   }
   set textContent(text) { this.children = text ? [text] : []; }
-  get offsetTop() { return Number(this.dataset.position); } // as if every token stood on a line of its own
+  get offsetTop() { return Number(this.dataset.position); } // as if every token had its own line
   setAttribute(name, value) {
     this.attributes[name] = String(value);
     if (name === "data-position") this.dataset.position = value;

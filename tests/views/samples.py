@@ -1,4 +1,4 @@
-"""Explanations made by hand: the views need nothing but the data."""
+"""Hand-written explanations for the tests of the views."""
 
 import math
 import re
@@ -17,8 +17,8 @@ HOSTILE = '</script><script>alert(1)</script><!-- [red]\x1b[31mR\x1b[0m[/red] & 
 
 def tokens(text: str) -> list[Token]:
     """Words with the space before them, and single other characters."""
-    found = re.finditer(r" ?\w+| ?[^\w\s]|\s", text)
-    return [Token((100 + i,), match.group(), match.start(), match.end()) for i, match in enumerate(found)]
+    matches = re.finditer(r" ?\w+| ?[^\w\s]|\s", text)
+    return [Token((100 + i,), match.group(), match.start(), match.end()) for i, match in enumerate(matches)]
 
 
 def make(
@@ -34,13 +34,13 @@ def make(
     zero: bool = False,
     **changes: object,
 ) -> Explanation:
-    """Every token counts 1, the important one 30; the scores are shares of that."""
+    """Make an explanation in which the important token has 30 times the score of any other."""
     sources = tuple(tokens(prompt) if input is None else input)
-    said = tuple(tokens(completion) if output is None else output)
-    said = tuple(Token(t.ids, t.text, t.start, t.end, logprob=math.log(0.547)) for t in said)
+    targets = tuple(tokens(completion) if output is None else output)
+    targets = tuple(Token(t.ids, t.text, t.start, t.end, logprob=math.log(0.547)) for t in targets)
     rows = []
-    for t in range(len(said)):
-        context = sources + said[:t]
+    for t in range(len(targets)):
+        context = sources + targets[:t]
         raw = [0.0 if zero or token.protected else 30.0 if token.text == important else 1.0 for token in context]
         rows.append(tuple(value / (sum(raw) or 1.0) for value in raw))
     fields: dict[str, object] = {
@@ -52,13 +52,15 @@ def make(
         "method": {"id": "reagent", "preset": "fast"},
         "replacer": {"id": "self"},
         "seed": 7,
-        "cost": Cost(1280, 9000, 3.21, 1280, 0, 1, (64,) * len(said), tuple(stopped or ["condition"] * len(said))),
+        "cost": Cost(
+            1280, 9000, 3.21, 1280, 0, 1, (64,) * len(targets), tuple(stopped or ["condition"] * len(targets))
+        ),
     }
-    return Explanation(prompt, completion, sources, said, **(fields | changes))  # type: ignore[arg-type]
+    return Explanation(prompt, completion, sources, targets, **(fields | changes))  # type: ignore[arg-type]
 
 
 def contested() -> Explanation:
-    """Five tokens; the first two cannot be told apart, the third stands alone, nor can the last two."""
+    """Five tokens; the ranks of the first two and of the last two are open, that of the third is settled."""
     effects, prompt = (5.5, 5.4, 3.0, 0.4, 0.3), "a b c d e"
     scores = tuple(effect / sum(effects) for effect in effects)
     return replace(make(prompt, "!", stderr=True), scores=(scores,), effects=(effects,), stderr=((0.3,) * 5,))
@@ -70,7 +72,7 @@ def units(text: str, spans: Sequence[tuple[int, int]]) -> list[Token]:
 
 
 def by_sentence() -> Explanation:
-    """The prompt cut into sentences; the first counts."""
+    """The prompt split into sentences; the first is important."""
     cut = units(PROMPT, sentences(PROMPT))
     return make(input=cut, important=cut[0].text, unit="sentence", stderr=True)
 
@@ -80,7 +82,7 @@ FILLER = "Nothing in this sentence number {} has to do with the question, and ye
 
 
 def long_prompt() -> Explanation:
-    """Four paragraphs of twenty sentences; one sentence counts and was looked at token by token."""
+    """Four paragraphs of twenty sentences; one sentence is important and split into tokens."""
     lines = [FILLER.format(i) for i in range(80)]
     lines[50] = NEEDLE + " "
     prompt = "\n\n".join("".join(lines[i : i + 20]).strip() for i in range(0, 80, 20)) + "\n\nThe key is under the"
@@ -135,13 +137,13 @@ def phrase() -> Explanation:
 
 
 def contrast() -> Explanation:
-    """Why the second output token was said and not another one."""
+    """The second output token in contrast to another one."""
     target = {"kind": "contrast", "index": 1, "text": " Osaka", "logprob": math.log(0.045), "ids": [9]}
     return make(completion=" in Tokyo, maybe", target=target, stderr=True)
 
 
 def with_what_if() -> Explanation:
-    """What would have been said without Japan, and without the capital."""
+    """With counterfactual outputs for Japan and for the capital."""
     japan, capital = (
         next(i for i, t in enumerate(tokens(PROMPT)) if t.text == word) for word in (" Japan", " capital")
     )
@@ -157,7 +159,7 @@ def with_what_if() -> Explanation:
 
 
 def byte_pieces() -> Explanation:
-    """A character of three byte tokens, and a byte token that holds a space and the start of the next."""
+    """A character of three byte tokens, and a byte token with a space and the start of the next character."""
     prompt = "a漢 👋!"
     spans = [(0, 1), (1, 2), (1, 2), (1, 2), (2, 4), (3, 4), (3, 4), (4, 5)]
     cut = [Token((i,), prompt[start:end], start, end) for i, (start, end) in enumerate(spans)]
@@ -165,7 +167,7 @@ def byte_pieces() -> Explanation:
 
 
 def hostile() -> Explanation:
-    """Text that tries to be script, markup, a formula or an escape sequence, everywhere at once."""
+    """Text in every field that contains script, markup, a formula and escape sequences."""
     whole = Token((5,), HOSTILE, 0, len(HOSTILE))
     return make(
         HOSTILE,
@@ -187,9 +189,9 @@ def hostile() -> Explanation:
 
 
 def by_methods(why: Explanation) -> list[Explanation]:
-    """The same by three methods: as it is, the other way round, and without any order."""
+    """The same explanation by three methods: unchanged, with reversed scores, and with equal scores."""
 
-    def turned(row: Sequence[float], t: int) -> list[float]:
+    def reverse_scores(row: Sequence[float], t: int) -> list[float]:
         free = [value for value, unit in zip(row, why.context(t), strict=True) if not unit.protected]
         return [max(free) + min(free) - value for value in row] if free else list(row)
 
@@ -201,12 +203,12 @@ def by_methods(why: Explanation) -> list[Explanation]:
         cost = replace(why.cost, forward_passes=passes, seconds=passes / 1000)
         return replace(why, method={"id": method, "preset": None}, replacer=None, scores=tuple(rows), cost=cost)
 
-    reverse = by("input-x-gradient", 1, [turned(row, t) for t, row in enumerate(why.scores)])
+    reverse = by("input-x-gradient", 1, [reverse_scores(row, t) for t, row in enumerate(why.scores)])
     return [why, reverse, by("random", 0, [[1.0] * len(row) for row in why.scores])]
 
 
 def formula() -> Explanation:
-    """Dollar signs around what is no formula: whoever tries to set it fails."""
+    """Dollar signs around an invalid formula, which fails if it is typeset."""
     broken = "$x_{$"
     whole = [Token((1,), broken, 0, len(broken))]
     return make(broken, broken, input=whole, output=whole, stderr=True, effect_unit=broken, model={"id": broken})

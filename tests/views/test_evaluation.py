@@ -55,13 +55,13 @@ def test_every_number_has_direction_error_random_and_ratio() -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
-def test_what_was_skipped_is_said_once_for_each_reason() -> None:
+def test_skipped_metrics_are_listed_once_for_each_reason() -> None:
     text = shown(sample())
     assert "skipped: pi_soft_ns, pi_soft_nc: needs eyes" in text
     assert "skipped: no_d: needs marks" in text
 
 
-def test_flags_and_warnings_are_told() -> None:
+def test_flags_and_warnings_are_printed() -> None:
     flagged = Result("pi_soft_nc", "hellinger", True, 0.5, 0.1, 0.4, 0.1, 8, 8, flags=("too_few_positive",))
     targets = tuple(TargetResult(i, 0.5, 0.1, 0.4, 0.1, ("tied",) if i else ()) for i in range(3))
     several = Result("pi_soft_ns", "hellinger", True, 0.5, 0.1, 0.4, 0.1, 8, 8, flags=("tied",), targets=targets)
@@ -72,12 +72,12 @@ def test_flags_and_warnings_are_told() -> None:
     assert "pi_soft_nc !" in text
 
 
-def test_sequences_say_over_how_many_tokens() -> None:
+def test_a_sequence_level_title_has_the_number_of_tokens() -> None:
     text = shown(replace(sample(), level="sequence", targets=(0, 5)), width=120)
     assert "sequence level, mean over 2 output tokens" in text
 
 
-def test_nothing_measured_is_said() -> None:
+def test_an_empty_evaluation_has_a_message() -> None:
     assert "Nothing could be measured." in shown(replace(sample(), results=()))
 
 
@@ -96,11 +96,11 @@ def test_hostile_text_stays_text() -> None:
 
 
 @pytest.mark.parametrize("width", [20, 40, 200])
-def test_any_width_will_do(width: int) -> None:
+def test_any_width_works(width: int) -> None:
     assert "soft" in shown(sample(), width=width)
 
 
-def test_a_terminal_that_knows_ascii_only_gets_that() -> None:
+def test_an_ascii_terminal_gets_ascii() -> None:
     raw = io.BytesIO()
     console = Console(file=io.TextIOWrapper(raw, encoding="ascii"), width=80)
     show(sample(), console)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from reagent.explanation import Explanation, Token
-from reagent.views.html import fragment, page, view_data
-from reagent.views.text import visible
+from reagent.views.html import render_fragment, render_page, to_view_data
+from reagent.views.text import sanitize
 from views.browser import ASSETS, Drawn, Reader, draw, needs_node
 from views.samples import (
     HOSTILE,
@@ -29,30 +29,30 @@ from views.samples import (
 
 
 def data_of(text: str) -> dict[str, object]:
-    [found] = re.findall(r'<script type="application/json" class="reagent-data">(.*?)</script', text, re.S)
-    return json.loads(found)  # type: ignore[no-any-return]
+    [data] = re.findall(r'<script type="application/json" class="reagent-data">(.*?)</script', text, re.S)
+    return json.loads(data)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("name", every_kind())
 def test_the_page_carries_the_data_and_no_other_elements(name: str) -> None:
     why = every_kind()[name]
-    text = page(why)
-    assert Reader(text).tags() == Reader(page(make())).tags()
-    assert data_of(text) == json.loads(json.dumps(view_data(why)))
+    text = render_page(why)
+    assert Reader(text).tags() == Reader(render_page(make())).tags()
+    assert data_of(text) == json.loads(json.dumps(to_view_data(why)))
     text.encode("utf-8")
 
 
 def test_hostile_text_cannot_leave_the_script_element() -> None:
-    text = page(hostile())
+    text = render_page(hostile())
     [data] = re.findall(r'class="reagent-data">(.*)</script>\n<script>', text)
     assert not set(data) & set("<>&\u2028\u2029")
     assert "alert(1)" in data
     assert "<script>alert" not in text
-    assert data_of(text)["pieces"][1][0] == visible(HOSTILE)  # type: ignore[index]
+    assert data_of(text)["pieces"][1][0] == sanitize(HOSTILE)  # type: ignore[index]
 
 
 def test_the_page_is_self_contained() -> None:
-    text = page(make())
+    text = render_page(make())
     assert "http://" not in text
     assert "https://" not in text
     assert "url(" not in text
@@ -62,8 +62,8 @@ def test_the_page_is_self_contained() -> None:
     assert "link" not in reader.tags()
 
 
-def test_the_page_says_what_a_browser_must_know() -> None:
-    reader = Reader(page(make(completion=" Tokyo & <b>more</b>")))
+def test_the_page_has_its_metadata() -> None:
+    reader = Reader(render_page(make(completion=" Tokyo & <b>more</b>")))
     elements = dict(reader.elements)
     assert elements["html"] == {"lang": "en"}
     assert ("meta", {"name": "viewport", "content": "width=device-width, initial-scale=1"}) in reader.elements
@@ -72,18 +72,18 @@ def test_the_page_says_what_a_browser_must_know() -> None:
 
 
 def test_the_title_is_the_question() -> None:
-    assert Reader(page(phrase())).texts["title"][0] == "Why “downtown Tokyo”?"
-    assert Reader(page(contrast())).texts["title"][0] == "Why “Tokyo” and not “Osaka”?"
+    assert Reader(render_page(phrase())).texts["title"][0] == "Why “downtown Tokyo”?"
+    assert Reader(render_page(contrast())).texts["title"][0] == "Why “Tokyo” and not “Osaka”?"
 
 
-def test_where_no_script_runs_the_answer_is_still_there() -> None:
-    assert "Most important tokens. Why ·Tokyo? ·Japan 0.51" in "".join(Reader(fragment(make())).texts["p"])
-    said = "".join(Reader(fragment(by_sentence())).texts["p"])
-    assert "Most important sentences. Why ·Tokyo? My aunt moved to Japan to teach music. 0.94" in said
+def test_without_script_the_page_still_has_the_answer() -> None:
+    assert "Most important tokens. Why ·Tokyo? ·Japan 0.51" in "".join(Reader(render_fragment(make())).texts["p"])
+    text = "".join(Reader(render_fragment(by_sentence())).texts["p"])
+    assert "Most important sentences. Why ·Tokyo? My aunt moved to Japan to teach music. 0.94" in text
 
 
-def test_a_fragment_can_stand_in_one_document_many_times() -> None:
-    reader = Reader(fragment(make()) + fragment(byte_pieces()))
+def test_a_document_can_contain_several_fragments() -> None:
+    reader = Reader(render_fragment(make()) + render_fragment(byte_pieces()))
     assert not [attributes for _, attributes in reader.elements if "id" in attributes]
     assert reader.tags().count("style") == 2
     assert {"html", "body", "head"}.isdisjoint(reader.tags())
@@ -106,27 +106,27 @@ def test_data_becomes_text_never_markup() -> None:
 
 
 def test_the_data_have_every_row_and_its_warning() -> None:
-    data = view_data(make(completion=" Tokyo, and", stderr=True, stopped=["condition", "maximum", "condition"]))
+    data = to_view_data(make(completion=" Tokyo, and", stderr=True, stopped=["condition", "maximum", "condition"]))
     assert [len(row) for row in data["scores"]] == [data["inputs"] + t for t in range(3)]
     assert [len(row) for row in data["stderr"]] == [len(row) for row in data["effects"]]
     assert [bool(row["warning"]) for row in data["rows"]] == [False, True, False]
-    assert [row["chances"] for row in data["rows"]] == ["probability 54.7%"] * 3
+    assert [row["probability"] for row in data["rows"]] == ["probability 54.7%"] * 3
     assert data["tokens"][-1] == {"label": "·and", "short": "·and", "ids": (102,), "protected": False}
 
 
 def test_long_explanations_stay_small() -> None:
-    assert len(page(every_kind()["long"])) < 200_000
+    assert len(render_page(every_kind()["long"])) < 200_000
 
 
 def test_a_notebook_gets_the_fragment(tmp_path: Path) -> None:
     why = make()
-    assert why._repr_html_() == fragment(why)
-    assert why.to_html(tmp_path / "why.html") == (tmp_path / "why.html").read_text(encoding="utf-8") == page(why)
+    assert why._repr_html_() == render_fragment(why)
+    assert why.to_html(tmp_path / "why.html") == (tmp_path / "why.html").read_text(encoding="utf-8") == render_page(why)
 
 
-def test_the_data_say_which_places_are_settled() -> None:
-    assert view_data(contested())["rows"][0]["open"] == ["1–2", "1–2", "", "4–5", "4–5"]
-    assert view_data(make(effects=True))["rows"][0]["open"] == []  # no errors: nobody knows
+def test_the_data_contain_the_open_ranks() -> None:
+    assert to_view_data(contested())["rows"][0]["openRanks"] == ["1–2", "1–2", "", "4–5", "4–5"]
+    assert to_view_data(make(effects=True))["rows"][0]["openRanks"] == []  # unknown without standard errors
 
 
 @needs_node
@@ -136,21 +136,21 @@ def test_the_script_is_a_script() -> None:
 
 
 def drawn(why: Explanation, target: int | str = "") -> Drawn:
-    return draw(view_data(why), target)
+    return draw(to_view_data(why), target)
 
 
 @needs_node
-def test_a_place_that_is_not_settled_is_seen_and_heard() -> None:
+def test_an_open_rank_is_drawn_and_described_for_screen_readers() -> None:
     view = drawn(contested())
     places = [row.parts("number")[0] for row in view.parts("row")[1:]]
     assert [place.text() for place in places] == ["1–2", "1–2", "3", "4–5", "4–5"]
-    assert [place.text(heard=True) for place in places][1:3] == ["1 to 2, place not settled", "3"]
+    assert [place.text(spoken=True) for place in places][1:3] == ["1 to 2, rank not settled", "3"]
     labels = [token.node["attributes"]["aria-label"] for token in view.parts("token")]
     assert ["(not settled)" in label for label in labels] == [True, True, False, True, True]
     assert "rank 1–2 of 5 (not settled)" in labels[0]
     assert "rank 3 of 5 " in labels[2]
     [first, second] = view.parts("note")
-    assert first.text() == "a–b: place not settled; the errors allow places a to b (95 %)"
+    assert first.text() == "a–b: rank not settled; the standard errors allow ranks a to b (95 %)"
     assert second.text().startswith("nats: without the token")
 
 
@@ -161,18 +161,18 @@ def test_every_row_has_its_error_as_a_line() -> None:
 
 
 @needs_node
-def test_notes_stand_only_where_they_are_needed() -> None:
+def test_notes_are_drawn_only_where_they_are_needed() -> None:
     assert drawn(make()).parts("note") == []
     assert [note.text()[:5] for note in drawn(make(effects=True)).parts("note")] == ["nats:"]
     assert drawn(make(effects=True, effect_unit="g")).parts("note") == []
 
 
 @needs_node
-def test_an_open_ranking_is_said_more_quietly_than_a_failure() -> None:
+def test_an_open_ranking_is_a_milder_warning_than_a_failure() -> None:
     why = make(completion=" Tokyo, and", stderr=True, stopped=["settled", "unsettled", "flat"])
     view = drawn(why, target=1)
     assert [choice.text() for choice in view.parts("choice")] == ["·Tokyo", ",≈", "·and⚠"]
-    assert [choice.text(heard=True) for choice in view.parts("choice")][1:] == [
+    assert [choice.text(spoken=True) for choice in view.parts("choice")][1:] == [
         ",ranking still open",
         "·andhas a warning",
     ]
@@ -200,7 +200,7 @@ def test_sentences_are_called_sentences_and_shortened_in_the_table() -> None:
     assert "reagent-wordy" in top.node["kind"]
     assert top.node["attributes"]["aria-label"] == "Most important sentences"
     assert view.parts("context")[0].node["attributes"]["aria-label"] == "Context sentences"
-    assert view.parts("readout")[0].text().startswith("Point at a sentence")
+    assert view.parts("readout")[0].text().startswith("To see the numbers of a sentence")
     long = replace(by_sentence(), input=(replace(by_sentence().input[0], text="w " * 200), *by_sentence().input[1:]))
     [name] = drawn(long).parts("top")[0].parts("row")[1].parts("label")
     assert len(name.text()) < 50
@@ -216,7 +216,7 @@ def test_only_a_newline_alone_has_a_mark() -> None:
 
 
 @needs_node
-def test_coarser_levels_stand_above_the_table() -> None:
+def test_coarser_levels_are_above_the_table() -> None:
     view = drawn(long_prompt())
     table = rows(view.parts("levels")[0])
     assert [row[0] for row in table if row[1] == "score"] == ["paragraph", "sentence"]
@@ -252,14 +252,14 @@ def test_a_chat_is_drawn_message_by_message() -> None:
     ]
     assert [message.node["attributes"]["aria-label"] for message in messages][:2] == ["system", "user"]
     assert messages[1].parts("body")[0].text() == "My aunt moved to Japan. Where does she rent a flat?"
-    assert messages[4].parts("said")[0].text() == " Tokyo"
+    assert messages[4].parts("answer")[0].text() == " Tokyo"
     assert "im_start" not in view.text()
     positions = {token.text(): token.node["attributes"]["data-position"] for token in view.parts("token")}
     assert positions[" Japan"] == "17"
 
 
 @needs_node
-def test_the_view_opens_on_what_was_asked() -> None:
+def test_the_view_opens_on_the_requested_row() -> None:
     view = drawn(contrast())
     assert view.parts("heading")[0].text() == "Why ·Tokyo and not ·Osaka? (probability 54.7% against 4.5%)"
     assert [choice.node["attributes"]["aria-selected"] for choice in view.parts("choice")][:2] == ["false", "true"]
@@ -270,11 +270,11 @@ def test_the_view_opens_on_what_was_asked() -> None:
 
 
 @needs_node
-def test_what_the_model_would_have_said_is_told() -> None:
-    lines = drawn(with_what_if()).parts("if")
+def test_what_if_captions_are_drawn() -> None:
+    lines = drawn(with_what_if()).parts("what-if-line")
     assert [line.text() for line in lines] == [
         "with ·Italy instead of ·Japan: ·Rome 31.0%, ·Milan 9.0%, … (·Tokyo 0.4%)",
         "without ·capital: ·Kyoto 25.0%, … (·Tokyo 20.0%)",
     ]
     assert lines[0].node["attributes"]["data-position"] == "4"
-    assert drawn(with_what_if(), target=1).parts("instead")[0].text() == ""
+    assert drawn(with_what_if(), target=1).parts("what-if")[0].text() == ""

@@ -50,10 +50,10 @@ def test_the_picture_shows_the_scores(tmp_path: Path) -> None:
 def test_cells_that_do_not_exist_are_empty() -> None:
     from matplotlib.figure import Figure
 
-    from reagent.views.plots import _Plot, fonts
+    from reagent.views.plots import _Plot, find_fonts
 
     why, figure = make(completion=" Tokyo, and she"), Figure()
-    _Plot(why, *fonts()).heat_map(figure)
+    _Plot(why, *find_fonts()).draw_heat_map(figure)
     cells = figure.axes[0].images[0].get_array()
     assert cells is not None
     assert np.ma.getmaskarray(cells).sum() == 3 + 2 + 1
@@ -63,10 +63,10 @@ def test_cells_that_do_not_exist_are_empty() -> None:
 def bars(why: Explanation, target: int = 0) -> "Figure":
     from matplotlib.figure import Figure
 
-    from reagent.views.plots import _Plot, fonts
+    from reagent.views.plots import _Plot, find_fonts
 
     figure = Figure()
-    _Plot(why, *fonts()).bars(figure, target)
+    _Plot(why, *find_fonts()).draw_bars(figure, target)
     return figure
 
 
@@ -74,17 +74,17 @@ def below(figure: "Figure") -> str:
     return " ".join(figure.get_supxlabel().split())
 
 
-def test_a_place_that_is_not_settled_has_the_possible_ones_over_its_bar() -> None:
+def test_an_open_rank_has_its_interval_over_its_bar() -> None:
     figure = bars(contested())
     marked = {
         text.get_position()[0]: text.get_text().strip() for text in figure.axes[0].texts if text.get_text().strip()
     }
     assert marked == {0: "1–2", 1: "1–2", 3: "4–5", 4: "4–5"}
-    assert "place not settled" in below(figure)
-    assert "place not settled" not in below(bars(make(effects=True)))
+    assert "rank not settled" in below(figure)
+    assert "rank not settled" not in below(bars(make(effects=True)))
 
 
-def test_sentences_stand_beside_lying_bars() -> None:
+def test_sentences_are_beside_horizontal_bars() -> None:
     figure = bars(by_sentence())
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert names == [
@@ -94,7 +94,7 @@ def test_sentences_stand_beside_lying_bars() -> None:
     ]
     assert [bar.get_width() for bar in figure.axes[0].patches] == pytest.approx(by_sentence().scores[0])  # type: ignore[attr-defined]
     bottom, top = figure.axes[0].get_ylim()
-    assert bottom > top  # the first sentence stands on top
+    assert bottom > top  # the first sentence is on top
 
 
 def test_a_chat_is_drawn_without_its_template() -> None:
@@ -111,20 +111,20 @@ def test_a_chat_is_drawn_without_its_template() -> None:
 def test_the_heat_map_of_a_chat_has_no_template_either() -> None:
     from matplotlib.figure import Figure
 
-    from reagent.views.plots import _Plot, fonts
+    from reagent.views.plots import _Plot, find_fonts
 
     figure = Figure()
-    _Plot(chat(), *fonts()).heat_map(figure)
+    _Plot(chat(), *find_fonts()).draw_heat_map(figure)
     assert figure.axes[0].get_xticklabels()[0].get_text() == "Answer"
 
 
-def test_what_was_asked_about_is_drawn(tmp_path: Path) -> None:
-    asked = save_png(contrast(), tmp_path / "asked.png").read_bytes()
-    assert asked == save_png(contrast(), tmp_path / "second.png", 1).read_bytes()
+def test_the_requested_row_is_drawn(tmp_path: Path) -> None:
+    requested = save_png(contrast(), tmp_path / "requested.png").read_bytes()
+    assert requested == save_png(contrast(), tmp_path / "second.png", 1).read_bytes()
     assert bars(contrast(), 1).get_suptitle() == "Why ·Tokyo and not ·Osaka?  probability 54.7% against 4.5%"
 
 
-def test_notes_tell_the_outline_and_what_would_have_been_said() -> None:
+def test_notes_contain_levels_and_what_if_captions() -> None:
     assert "with ·Italy instead of ·Japan: ·Rome 31.0%, ·Milan 9.0%, … (·Tokyo 0.4%)" in below(bars(with_what_if()))
     assert "By sentence: The spare key for the … Mary left. 0.27," in below(bars(long_prompt()))
 
@@ -132,10 +132,10 @@ def test_notes_tell_the_outline_and_what_would_have_been_said() -> None:
 def test_effects_are_drawn_with_their_errors() -> None:
     from matplotlib.figure import Figure
 
-    from reagent.views.plots import _Plot, fonts
+    from reagent.views.plots import _Plot, find_fonts
 
     figure = Figure()
-    _Plot(contested(), *fonts()).bars(figure, 0)
+    _Plot(contested(), *find_fonts()).draw_bars(figure, 0)
     [container] = figure.axes[1].containers
     points, _, [whiskers] = container.lines  # type: ignore[attr-defined]
     assert list(points.get_ydata()) == [5.5, 5.4, 3.0, 0.4, 0.3]
@@ -145,20 +145,20 @@ def test_effects_are_drawn_with_their_errors() -> None:
 def test_warnings_with_the_same_reason_are_one_line() -> None:
     from matplotlib.figure import Figure
 
-    from reagent.views.plots import _Plot, fonts
+    from reagent.views.plots import _Plot, find_fonts
 
     why, figure = make(completion=" Tokyo, and", stopped=["unsettled"] * 3), Figure()
-    _Plot(why, *fonts()).heat_map(figure)
+    _Plot(why, *find_fonts()).draw_heat_map(figure)
     assert figure.get_supxlabel().count("Warning: 3 of 3 output tokens: ranking still open") == 1
 
 
 def test_long_labels_are_thinned_but_the_important_ones_stay() -> None:
     from matplotlib.figure import Figure
 
-    from reagent.views.plots import _Plot, fonts
+    from reagent.views.plots import _Plot, find_fonts
 
     why, figure = every_kind()["long"], Figure()
-    _Plot(why, *fonts()).bars(figure, 0)
+    _Plot(why, *find_fonts()).draw_bars(figure, 0)
     shown = [label.get_text() for label in figure.axes[-1].get_xticklabels()]
     assert 30 < len(shown) < 200
     assert "·w250" in shown

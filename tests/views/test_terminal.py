@@ -48,7 +48,7 @@ def test_no_line_is_too_long_and_no_escape_gets_through(name: str, colour: bool,
         text.encode("utf-8")
 
 
-def test_the_colours_are_ours_alone() -> None:
+def test_escape_codes_in_the_prompt_have_no_effect() -> None:
     assert COLOUR.search(render(make("\x1b[31mred", "!"))) is None
 
 
@@ -132,18 +132,18 @@ def test_warnings_with_the_same_reason_are_one_line() -> None:
 
 
 @pytest.mark.parametrize("reason", ["settled", "fixed", "condition", "single"])
-def test_what_ended_well_needs_no_words(reason: str) -> None:
+def test_a_regular_end_has_no_warning(reason: str) -> None:
     assert "warning" not in render(make(completion=" Tokyo, and", stopped=[reason] * 3))
 
 
-def test_where_a_place_is_open_the_possible_ones_are_shown() -> None:
+def test_open_ranks_are_shown_as_intervals() -> None:
     text = render(contested())
     assert re.findall(r"^ *([\d–]+) +·?[a-e] ", text, re.M) == ["1–2", "1–2", "3", "4–5", "4–5"]
-    assert "a–b: place not settled; the errors allow places a to b (95 %)" in text
-    assert "not settled" not in render(make(effects=True))  # no errors: nobody knows
+    assert "a–b: rank not settled; the standard errors allow ranks a to b (95 %)" in text
+    assert "not settled" not in render(make(effects=True))  # unknown without standard errors
 
 
-def test_where_all_places_are_settled_nothing_is_marked() -> None:
+def test_settled_ranks_are_not_marked() -> None:
     assert "–" not in render(make("Hi", "!", stderr=True))
 
 
@@ -154,11 +154,11 @@ def test_equal_scores_have_no_settled_order() -> None:
     assert re.findall(r"^ *([\d–]+) +·?[a-c] ", render(why), re.M) == ["1–3"] * 3
 
 
-def test_the_overview_marks_places_too() -> None:
+def test_the_overview_marks_open_ranks_too() -> None:
     text = render(make(completion=" Tokyo, and", stderr=True))
     assert re.findall(r"0\.\d\d.·Japan", text) == ["0.51 ·Japan", "0.50 ·Japan", "0.49 ·Japan"]
     assert "0.02≈My" in text
-    assert text.count("≈ place not settled") == 1
+    assert text.count("≈ rank not settled") == 1
 
 
 def test_the_unit_is_explained_once_beside_the_numbers() -> None:
@@ -174,13 +174,13 @@ def test_large_effects_keep_the_decimals_of_their_errors() -> None:
     assert "+12.34 ± 0.06" in render(why)
 
 
-def test_pieces_of_a_character_are_told_apart_in_the_table() -> None:
+def test_tokens_of_one_character_are_numbered_in_the_table() -> None:
     text = render(byte_pieces())
     assert [f"漢 ({i}/3)" in text for i in (1, 2, 3)] == [True] * 3
     assert text.count("漢") == 4  # once in the running text
 
 
-def test_nothing_important_and_nothing_said_are_said_plainly() -> None:
+def test_zero_scores_and_an_empty_output_have_a_message() -> None:
     assert "No context token has any importance." in render(make(zero=True))
     assert "There is no output token to explain." in render(make(completion=""))
 
@@ -221,7 +221,7 @@ def test_lines_inside_a_unit_break_without_marks() -> None:
     assert "⏎" not in text.partition("strongest")[0]
 
 
-def test_a_long_prompt_is_outlined_before_its_parts() -> None:
+def test_coarser_levels_of_a_long_prompt_are_above_its_parts() -> None:
     text = render(long_prompt(), 0)
     outline, table = text.partition(" part ")[::2]
     assert re.search(r"paragraph +Nothing in this .* … stands here\. +0\.\d+ +\+3\.\d+ ± 0\.06", outline)
@@ -229,7 +229,7 @@ def test_a_long_prompt_is_outlined_before_its_parts() -> None:
     assert "·piano" in table
 
 
-def test_a_long_prompt_is_no_wall() -> None:
+def test_a_long_prompt_is_abridged() -> None:
     why = long_prompt()
     assert len(why.prompt) > 7000
     text = " ".join(render(why, 1).partition("strongest")[0].split())
@@ -255,15 +255,15 @@ def test_a_chat_shows_roles_and_no_template() -> None:
     assert "assistant  ▸" not in render(chat())
 
 
-def test_what_was_asked_about_is_shown_in_full() -> None:
+def test_the_requested_row_is_shown_in_full() -> None:
     assert "Why downtown Tokyo?  probability 54.7%" in render(phrase())
     assert "in ▸ downtown Tokyo" in " ".join(render(phrase()).split())
     assert "Why ·Tokyo and not ·Osaka?  probability 54.7% against 4.5%" in render(contrast())
-    assert "the odds of ·Tokyo over ·Osaka fall e^effect times" in render(contrast())
+    assert "the odds of ·Tokyo over ·Osaka are e^effect times lower" in render(contrast())
     assert "Why ·in?" in render(contrast(), 0)
 
 
-def test_what_the_model_would_have_said_stands_below_the_table() -> None:
+def test_what_if_captions_are_below_the_table() -> None:
     text = render(with_what_if(), 0)
     line = "with ·Italy instead of ·Japan: ·Rome 31.0%, ·Milan 9.0%, … (·Tokyo 0.4%)"
     assert text.index("20 more") < text.index(line) < text.index("without ·capital: ")

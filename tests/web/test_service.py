@@ -9,7 +9,7 @@ import pytest
 
 import reagent
 from reagent.models.huggingface import HuggingFaceModel
-from reagent.views.html import view_data
+from reagent.views.html import to_view_data
 from reagent.web.config import Limits
 from web.serving import PROMPT, Service, capitals, serving
 
@@ -32,7 +32,7 @@ def test_an_explanation_comes_back_as_it_would_from_python(service: Service) -> 
     assert job["state"] == "done"
     assert job["answer"] == " Tokyo"
     why = reagent.explain(capitals(), PROMPT, max_new_tokens=1)
-    expected = json.loads(json.dumps(view_data(why)))
+    expected = json.loads(json.dumps(to_view_data(why)))
     assert job["explanation"]["scores"] == expected["scores"]
     assert job["explanation"]["tokens"] == expected["tokens"]
     assert max(range(6), key=job["explanation"]["scores"][0].__getitem__) == 3  # "Japan", which the script reads

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from reagent.api.explain import run
+from reagent.comparison import Comparison
 from reagent.errors import InputError
-from reagent.explanation import Explanation
 from reagent.methods import Method, Progress
 from reagent.methods.registry import is_method, make_method, uses_replacer
 from reagent.models.base import Model
@@ -34,7 +34,7 @@ def compare(
     replacer_options: Mapping[str, Any] | None = None,
     seed: int = 0,
     on_progress: NamedProgress | None = None,
-) -> tuple[Explanation, ...]:
+) -> Comparison:
     """Explain `prompt` by each of `methods`: ids, ids with a preset as `id:preset`, or instances.
 
     `options` are hyperparameters by method, `{"lime": {"samples": 100}}`; the other arguments are those of `explain`.
@@ -65,11 +65,13 @@ def compare(
 
 def run_all(
     model: Model, requests: Mapping[str, ExplainRequest], on_progress: NamedProgress | None = None
-) -> tuple[Explanation, ...]:
+) -> Comparison:
     """Answer each request, in their order."""
-    return tuple(
-        run(model, request, None if on_progress is None else _with_name(on_progress, name))
-        for name, request in requests.items()
+    return Comparison(
+        tuple(
+            run(model, request, None if on_progress is None else _with_name(on_progress, name))
+            for name, request in requests.items()
+        )
     )
 
 

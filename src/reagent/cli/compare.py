@@ -1,7 +1,6 @@
 """`reagent compare`."""
 
 from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,7 @@ from reagent.cli import arguments as o
 from reagent.errors import InputError
 
 if TYPE_CHECKING:
-    from reagent.explanation import Explanation
+    from reagent.comparison import Comparison
 
 DEFAULT = "reagent,occlusion,lime,integrated_gradients,attention"
 
@@ -68,7 +67,6 @@ def compare(
     from reagent.cli.parsing import QuestionOptions, check_outputs, load, replacing, serving
     from reagent.cli.progress import progress_bar
     from reagent.methods import method_names
-    from reagent.views.comparison import show_comparison
 
     question = QuestionOptions(
         prompt, file, target, max_new_tokens, unit, spans, marked, None, span, contrast, chat, system, messages, token,
@@ -85,10 +83,10 @@ def compare(
     options_of_server = serving(tokenizer, cache, concurrency, rate, recover, server)
     loaded = load(model, device, dtype, revision, quiet, options_of_server)
     with progress_bar("comparing", quiet) as on_progress:
-        found = run_all(loaded, requests, lambda _name, progress: on_progress(progress))
-    _write(found, json, html, latex, token)
+        comparison = run_all(loaded, requests, lambda _name, progress: on_progress(progress))
+    _write(comparison, json, html, latex, token)
     if json != "-" and not quiet:
-        show_comparison(found, target=token)
+        comparison.show(target=token)
 
 
 def _by_method(pairs: list[str] | None) -> dict[str, dict[str, Any]]:
@@ -104,20 +102,13 @@ def _by_method(pairs: list[str] | None) -> dict[str, dict[str, Any]]:
 
 
 def _write(
-    found: Sequence["Explanation"], json: str | None, html: Path | None, latex: Path | None, token: int | None
+    comparison: "Comparison", json: str | None, html: Path | None, latex: Path | None, token: int | None
 ) -> None:
-    from json import dumps
-
-    from reagent.atomic_io import atomic_write
-    from reagent.views.comparison import comparison_page
-    from reagent.views.comparison import latex as as_latex
-
-    text = dumps([why.to_dict() for why in found], ensure_ascii=False, allow_nan=False)
     if json not in (None, "-"):
-        atomic_write(str(json), text + "\n")
+        comparison.save(str(json))
     if html is not None:
-        atomic_write(html, comparison_page(found))
+        comparison.to_html(html)
     if latex is not None:
-        atomic_write(latex, as_latex(found, target=token))
+        comparison.to_latex(latex, target=token)
     if json == "-":
-        typer.echo(text)
+        typer.echo(comparison.to_json())

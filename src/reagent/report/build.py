@@ -18,8 +18,8 @@ from reagent.report.tables.pairwise import pairwise_table, run_pairwise_tests
 from reagent.report.tables.rationales import rationale_tables
 from reagent.report.tables.results import average_tables, full_table, lds_table, paper_table
 from reagent.report.tables.sharpness import sharpness_table
-from reagent.views.summary import words
-from reagent.views.text import shortened
+from reagent.views.summary import join_values
+from reagent.views.text import shorten
 
 ERROR_LENGTH = 300
 _INTRODUCTIONS = {
@@ -97,7 +97,7 @@ def _summary(run: Run) -> str:
 
 def _failure_table(failures: Sequence[Failure]) -> Table:
     """Equal errors of one entry share a row."""
-    counts = Counter((f.model, f.dataset, f.label, shortened(f.error, ERROR_LENGTH)) for f in failures)
+    counts = Counter((f.model, f.dataset, f.label, shorten(f.error, ERROR_LENGTH)) for f in failures)
     return Table(
         id="failures",
         title="Failures",
@@ -124,7 +124,7 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
     models = facts.get("models")
     for model in run.models:
         info = models.get(model) if isinstance(models, Mapping) else None
-        yield "model", f"{model} ({words(info, 'id', 'revision', 'dtype', 'backend')})" if info else model
+        yield "model", f"{model} ({join_values(info, 'id', 'revision', 'dtype', 'backend')})" if info else model
     for dataset in run.datasets:
         cells = [cell for cell in run.cells if cell.dataset == dataset]
         examples, lengths = len({cell.example for cell in cells}), [cell.units for cell in cells]

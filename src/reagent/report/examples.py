@@ -12,7 +12,7 @@ from reagent.explanation import Explanation
 from reagent.metrics.rationale import Annotation, touching
 from reagent.report.load import Records, Run, evaluated_targets, natural_key, read_annotation
 from reagent.views.plots import LABEL_LENGTH
-from reagent.views.text import before, labels, quoted, running, shortened
+from reagent.views.text import labels, mark_whitespace, pieces_before, shorten, split_into_pieces
 
 EXAMPLES_SHOWN = 6
 METHODS_SHOWN = 16
@@ -91,10 +91,10 @@ def _example(place: _Place, title: str, cells: Sequence[Cell]) -> Example:
         place=place,
         title=title,
         level=first.level,
-        units=[shortened(names[i], LABEL_LENGTH) for i in drawn],
+        units=[shorten(names[i], LABEL_LENGTH) for i in drawn],
         pieces=[
             (piece.text, None if piece.position is None else index.get(piece.position))
-            for piece in before(len(why.input), running(why))
+            for piece in pieces_before(len(why.input), split_into_pieces(why))
             if piece.position is None or piece.position in index
         ],
         scores={cell.label: _mean_scores(cell)[drawn] for cell in cells},
@@ -115,5 +115,5 @@ def _mean_scores(cell: Cell) -> Floats:
 
 def _output(why: Explanation, targets: Sequence[int]) -> str:
     if len(targets) == 1:
-        return f"“{quoted(why.output[targets[0]].text)}”"
-    return f"“{shortened(quoted(why.completion), OUTPUT_LENGTH)}” (mean over {len(targets)} of its tokens)"
+        return f"“{mark_whitespace(why.output[targets[0]].text)}”"
+    return f"“{shorten(mark_whitespace(why.completion), OUTPUT_LENGTH)}” (mean over {len(targets)} of its tokens)"

@@ -1,1 +1,15 @@
-"""Pictures of an Explanation: terminal, HTML page, PNG."""
+"""Views of explanations, comparisons and evaluations. They import only these results, and nothing that makes them.
+
+text.py        readable forms of tokens: running text and labels
+summary.py     texts that every view shows: provenance, questions, warnings, ranks and notes
+shading.py     running text in the terminal, shaded by importance
+terminal.py    an explanation in the terminal
+html.py        an explanation as an HTML page or a notebook fragment
+plots.py       an explanation as a PNG figure
+latex.py       running text for LaTeX
+dataframe.py   an explanation or a comparison as a pandas table
+comparison.py  several explanations side by side: terminal, HTML, LaTeX
+evaluation.py  an evaluation in the terminal
+notebook.py    a progress bar in a notebook
+assets/        the HTML templates, the style and the script of the HTML view
+"""

@@ -1,7 +1,8 @@
-"""An explanation as a table of pandas."""
+"""An explanation, or several to compare, as a pandas table."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from reagent.comparison import Comparison
 from reagent.errors import InputError
 from reagent.explanation import Explanation
 
@@ -9,14 +10,18 @@ if TYPE_CHECKING:
     import pandas
 
 
-def frame(explanation: Explanation) -> "pandas.DataFrame":
-    """A row for each output token and each unit of its context; numbers that the method does not have are missing."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise InputError(
-            "a table needs pandas, which is not installed; run: pip install 'reagent-lm[frames]'"
-        ) from error
+def comparison_to_frame(comparison: Comparison) -> "pandas.DataFrame":
+    """Put the tables of all explanations one below the other, with the name of the method in the first column."""
+    pandas = _import_pandas()
+    frames = [to_frame(why) for why in comparison]
+    for name, frame in zip(comparison.names, frames, strict=True):
+        frame.insert(0, "method", pandas.Series([name] * len(frame), dtype=object))
+    return pandas.concat(frames, ignore_index=True)
+
+
+def to_frame(explanation: Explanation) -> "pandas.DataFrame":
+    """Make a row for each output token and each unit of its context; values that the method lacks are NaN."""
+    pandas = _import_pandas()
     inputs, effects, errors = len(explanation.input), explanation.effects, explanation.stderr
     cells = [
         (target, position, unit) for target in range(len(explanation.output))
@@ -29,7 +34,7 @@ def frame(explanation: Explanation) -> "pandas.DataFrame":
     return pandas.DataFrame(
         {
             "target": pandas.Series([target for target, _, _ in cells], dtype="int64"),
-            "output": pandas.Series(texts["output"], dtype=object),  # plain text: any character is allowed in it
+            "output": pandas.Series(texts["output"], dtype=object),  # a plain object column allows any character
             "position": pandas.Series([position for _, position, _ in cells], dtype="int64"),
             "text": pandas.Series(texts["text"], dtype=object),
             "part": pandas.Series(["prompt" if i < inputs else "output" for _, i, _ in cells], dtype=object),
@@ -39,3 +44,13 @@ def frame(explanation: Explanation) -> "pandas.DataFrame":
             "stderr": pandas.Series([errors[t][i] if errors else None for t, i, _ in cells], dtype="float64"),
         }
     )
+
+
+def _import_pandas() -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise InputError(
+            "a table needs pandas, which is not installed; run: pip install 'reagent-lm[frames]'"
+        ) from error
+    return pandas

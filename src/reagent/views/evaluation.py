@@ -1,4 +1,4 @@
-"""An evaluation in the terminal: every number with its direction, its error, and random's value next to it."""
+"""An evaluation in the terminal: each metric with its direction, its standard error and the random baseline."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -9,58 +9,47 @@ from rich.table import Table
 from rich.text import Text
 
 from reagent.evaluation import FLAGS, Evaluation, Result
-from reagent.views.text import quoted, shortened, visible
+from reagent.views.terminal import print_parts
+from reagent.views.text import mark_whitespace, sanitize, shorten
 
 MEASURES = {"hellinger": "Hellinger", "spearman": "Spearman", "pearson": "Pearson"}
 NAME_LENGTH = 48
 LEGEND = (
-    "± standard error: what other seeds would change",
-    "random: what random attributions get, a fresh one for every draw",
-    "ratio: value over random's; – where random's may as well be 0",
+    "± standard error: the variation between seeds",
+    "random: the value of random attributions, with a new one for every draw",
+    "ratio: value divided by random; – where random does not differ from 0",
 )
 
 
 def show(evaluation: Evaluation, console: Console | None = None) -> None:
-    """Print the table, what was skipped and what to know about the numbers."""
-    console = console or get_console()
-    if console.encoding.lower().startswith("utf"):
-        _print(console, evaluation)
-        return
-    with console.capture() as captured:
-        _print(console, evaluation)
-    writable = captured.get().encode(console.encoding, "replace").decode(console.encoding)
-    console.out(writable, end="", highlight=False)
+    """Print the table, the notes about it and the metrics that were skipped."""
+    print_parts(console or get_console(), _render(evaluation))
 
 
-def _print(console: Console, evaluation: Evaluation) -> None:
-    for part in _parts(evaluation):
-        console.print(part, highlight=False)
-
-
-def _parts(evaluation: Evaluation) -> Iterator[RenderableType]:
+def _render(evaluation: Evaluation) -> Iterator[RenderableType]:
     yield _title(evaluation)
     yield _table(evaluation.results) if evaluation.results else Text("Nothing could be measured.")
     for line in _notes(evaluation):
         yield Text.assemble(("note: ", "bold yellow"), line)
-    for reason, names in _skipped(evaluation).items():
-        yield Text.assemble(("skipped: ", "bold"), f"{', '.join(names)}: {visible(reason)}")
+    for reason, names in _skipped_by_reason(evaluation).items():
+        yield Text.assemble(("skipped: ", "bold"), f"{', '.join(names)}: {sanitize(reason)}")
     yield Text(" · ".join(LEGEND), style="dim")
-    yield Text(_cost(evaluation), style="dim")
+    yield Text(_describe_cost(evaluation), style="dim")
 
 
 def _title(evaluation: Evaluation) -> Text:
     method = evaluation.explanation["method"]
     name = " ".join(str(method[key]) for key in ("id", "preset") if method.get(key))
-    said = shortened(quoted(str(evaluation.explanation["completion"])), NAME_LENGTH)
+    completion = shorten(mark_whitespace(str(evaluation.explanation["completion"])), NAME_LENGTH)
     count = len(evaluation.targets)
     where = "" if evaluation.level == "token" else f", mean over {count} output tokens"
     return Text.assemble(
         "How faithful is ",
-        (visible(name), "bold"),
+        (sanitize(name), "bold"),
         " to ",
-        (visible(str(evaluation.model.get("id"))), "bold"),
+        (sanitize(str(evaluation.model.get("id"))), "bold"),
         " on ",
-        (said, "bold"),
+        (completion, "bold"),
         f"?  {evaluation.level} level{where}",
     )
 
@@ -74,42 +63,42 @@ def _table(results: Sequence[Result]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     for result in results:
         table.add_row(
-            Text(visible(result.metric) + (" !" if result.flags else "")),
-            MEASURES.get(result.measure, visible(result.measure)),
+            Text(sanitize(result.metric) + (" !" if result.flags else "")),
+            MEASURES.get(result.measure, sanitize(result.measure)),
             "higher" if result.higher_is_better else "lower",
-            _number(result.value, result.stderr),
-            _number(result.random, result.random_stderr),
+            _format_number(result.value, result.stderr),
+            _format_number(result.random, result.random_stderr),
             "–" if result.ratio is None else f"{result.ratio:.1f}",
         )
     return table
 
 
-def _number(value: float, stderr: float) -> str:
+def _format_number(value: float, stderr: float) -> str:
     return f"{value:.3f} ± {stderr:.3f}" if stderr else f"{value:.3f}        "
 
 
 def _notes(evaluation: Evaluation) -> Iterator[str]:
-    """Flags, those with the same meaning in one line, and warnings."""
-    flagged = defaultdict(list)
+    """List the flags, with one line for each meaning, and the warnings."""
+    metrics_by_note = defaultdict(list)
     for result in evaluation.results:
         for flag in result.flags:
-            of = sum(flag in target.flags for target in result.targets)
-            where = "" if len(result.targets) < 2 else f" at {of} of {len(result.targets)} targets"
-            flagged[f"{where}: {FLAGS[flag]}"].append(result.metric)
-    for text, names in flagged.items():
+            affected = sum(flag in target.flags for target in result.targets)
+            where = "" if len(result.targets) < 2 else f" at {affected} of {len(result.targets)} targets"
+            metrics_by_note[f"{where}: {FLAGS[flag]}"].append(result.metric)
+    for text, names in metrics_by_note.items():
         yield f"! {', '.join(dict.fromkeys(names))}{text}"
-    yield from map(visible, evaluation.warnings)
+    yield from map(sanitize, evaluation.warnings)
 
 
-def _skipped(evaluation: Evaluation) -> dict[str, list[str]]:
-    found = defaultdict(list)
+def _skipped_by_reason(evaluation: Evaluation) -> dict[str, list[str]]:
+    metrics = defaultdict(list)
     for skipped in evaluation.skipped:
-        found[skipped.reason].append(visible(skipped.metric))
-    return found
+        metrics[skipped.reason].append(sanitize(skipped.metric))
+    return metrics
 
 
-def _cost(evaluation: Evaluation) -> str:
+def _describe_cost(evaluation: Evaluation) -> str:
     cost, settings = evaluation.cost, evaluation.settings
-    replacer = visible(str((settings.get("replacer") or {}).get("id")))
+    replacer = sanitize(str((settings.get("replacer") or {}).get("id")))
     passes = f"{cost['forward_passes']:,} forward passes, {cost['seconds']:.1f} s"
     return f"{passes} · replacer {replacer} · seed {settings.get('seed')}"

@@ -1,7 +1,7 @@
-"""An explanation as HTML: a page of its own, or a fragment for notebooks.
+"""An explanation as HTML: a page, or a fragment for notebooks.
 
-Both are the same component: `assets/view.js` draws what `view_data` says into an element and styles
-it with `assets/view.css`. Nothing is fetched from anywhere.
+Both contain the same component: `assets/view.js` draws the result of `to_view_data`, and `assets/view.css`
+styles it. The page works without a network.
 """
 
 import json
@@ -13,112 +13,114 @@ from typing import Any
 
 from reagent.explanation import Explanation, Rows
 from reagent.views.summary import (
-    LISTED,
     NAME_LENGTH,
-    OPEN,
-    PLACES,
-    asked,
-    chances,
+    OPEN_RANKS_NOTE,
+    OPEN_SIGN,
+    TOP_COUNT,
     context_noun,
-    contrast,
+    contrast_label,
+    describe_probability,
     effect_digits,
+    effect_note,
     facts,
     has_open_ranking,
-    open_places,
-    outline,
-    question,
-    unit_note,
-    warning,
-    what_if,
+    open_ranks,
+    plain_text,
+    question_caption,
+    requested_row,
+    row_warning,
+    top_units_by_level,
+    what_if_captions,
 )
-from reagent.views.text import all_labels, label, running, shortened, visible
+from reagent.views.text import all_labels, label, sanitize, shorten, split_into_pieces
 
 TITLE_LENGTH = 60
 TOOLTIP_LENGTH = 500
-FIGURES = 6  # a picture needs no more, and long rows stay small
+SIGNIFICANT_DIGITS = 6  # enough for a drawing, and the page stays small
 
-# What could end the script element or start a comment in it. As \u escapes they are the same JSON.
-_BREAKERS = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&"})
-
-
-def page(explanation: Explanation) -> str:
-    """A whole HTML document that works without a network."""
-    return document(title(explanation), fragment(explanation))
+# Characters that could end the script element or start a comment in it. The \u escapes are the same JSON.
+_SCRIPT_ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&"})
 
 
-def fragment(explanation: Explanation) -> str:
-    """A part of a document; several of them can stand in one."""
-    return component(view_data(explanation), summary(explanation))
+def render_page(explanation: Explanation) -> str:
+    """Render a whole HTML document that works without a network."""
+    return render_document(page_title(explanation), render_fragment(explanation))
 
 
-def document(heading: str, body: str) -> str:
-    return Template(_asset("page.html")).substitute(title=escape(heading), fragment=body)
+def render_fragment(explanation: Explanation) -> str:
+    """Render a part of a document, which may contain several of them."""
+    return render_component(to_view_data(explanation), summarize(explanation))
 
 
-def component(data: dict[str, Any] | list[dict[str, Any]], words: str) -> str:
-    """What view.js draws: one view, or a list of them to compare; the words stand there until it does."""
+def render_document(title: str, fragment: str) -> str:
+    """Render a whole HTML document around a fragment."""
+    return Template(_asset("page.html")).substitute(title=escape(title), fragment=fragment)
+
+
+def render_component(data: dict[str, Any] | list[dict[str, Any]], fallback: str) -> str:
+    """Render one view, or a list of views to compare; `fallback` is the text where no script runs."""
     return Template(_asset("fragment.html")).substitute(
-        style=_asset("view.css"), script=_asset("view.js"), data=_embedded(data), summary=escape(words)
+        style=_asset("view.css"), script=_asset("view.js"), data=_to_embedded_json(data), summary=escape(fallback)
     )
 
 
-def title(explanation: Explanation) -> str:
-    """The question, as plain words."""
-    focus = asked(explanation)
-    text = explanation.completion if focus is None else explanation.output[focus].text
+def page_title(explanation: Explanation) -> str:
+    """Write the question as plain text."""
+    row = requested_row(explanation)
+    text = explanation.completion if row is None else explanation.output[row].text
     if explanation.target.get("kind") == "contrast":
-        return f"Why “{_title(text)}” and not “{_title(str(explanation.target.get('text', '')))}”?"
-    return f"Why “{_title(text)}”?"
+        return f"Why “{_shorten_title(text)}” and not “{_shorten_title(str(explanation.target.get('text', '')))}”?"
+    return f"Why “{_shorten_title(text)}”?"
 
 
-def view_data(explanation: Explanation) -> dict[str, Any]:
-    """What `reagentView` in view.js draws; plain JSON."""
+def to_view_data(explanation: Explanation) -> dict[str, Any]:
+    """Collect the data that `reagentView` in view.js draws, as plain JSON."""
     targets = range(len(explanation.output))
     return {
         "facts": facts(explanation),
         "inputs": len(explanation.input),
         "focus": explanation.focus,
         "noun": context_noun(explanation),
-        "pieces": [[piece.text, str(piece.kind), piece.position] for piece in running(explanation)],
+        "pieces": [[piece.text, str(piece.kind), piece.position] for piece in split_into_pieces(explanation)],
         "tokens": [
-            {"label": name, "short": shortened(name, NAME_LENGTH), "ids": token.ids, "protected": token.protected}
+            {"label": name, "short": shorten(name, NAME_LENGTH), "ids": token.ids, "protected": token.protected}
             for name, token in zip(all_labels(explanation), explanation.input + explanation.output, strict=True)
         ],
-        "scores": _rounded(explanation.scores),
-        "effects": _rounded(explanation.effects or ()),
-        "stderr": _rounded(explanation.stderr or ()),
-        "unit": visible(explanation.effect_unit or ""),
+        "scores": _round_rows(explanation.scores),
+        "effects": _round_rows(explanation.effects or ()),
+        "stderr": _round_rows(explanation.stderr or ()),
+        "unit": sanitize(explanation.effect_unit or ""),
         "digits": effect_digits(explanation),
-        "listed": LISTED,
-        "openSign": OPEN,
-        "placesNote": PLACES,
+        "topCount": TOP_COUNT,
+        "openSign": OPEN_SIGN,
+        "openRanksNote": OPEN_RANKS_NOTE,
         "rows": [_row(explanation, target) for target in targets],
     }
 
 
 def _row(explanation: Explanation, target: int) -> dict[str, Any]:
-    """What is said about one output token."""
+    """Collect the texts about one output token."""
     return {
-        "question": question(explanation, target),
-        "chances": chances(explanation, target),
-        "not": contrast(explanation, target),
-        "warning": warning(explanation, target),
-        "mild": has_open_ranking(explanation, target),
-        "unitNote": unit_note(explanation, target),
-        "open": open_places(explanation, target) if explanation.stderr else [],
-        "whatIf": list(what_if(explanation, target)),
-        "outline": [
+        "question": question_caption(explanation, target),
+        "probability": describe_probability(explanation, target),
+        "contrast": contrast_label(explanation, target),
+        "warning": row_warning(explanation, target),
+        "openRanking": has_open_ranking(explanation, target),
+        "effectNote": effect_note(explanation, target),
+        "openRanks": open_ranks(explanation, target) if explanation.stderr else [],
+        "whatIf": list(what_if_captions(explanation, target)),
+        "levels": [
             [noun, [[*_names(label(row.token)), row.score, row.effect, row.stderr] for row in rows]]
-            for noun, rows in outline(explanation, target)
+            for noun, rows in top_units_by_level(explanation, target)
         ],
     }
 
 
-def summary(explanation: Explanation) -> str:
-    """The answer in one line, for readers where no script runs: a notebook on a code host, a mail."""
-    names = [shortened(name, NAME_LENGTH) for name in all_labels(explanation)]
+def summarize(explanation: Explanation) -> str:
+    """Write the answer in one line, for readers without scripts: a notebook on a code host, an e-mail."""
+    names = [shorten(name, NAME_LENGTH) for name in all_labels(explanation)]
     lines = (
-        "".join(text for text, _ in question(explanation, target))
+        plain_text(question_caption(explanation, target))
         + " "
         + ", ".join(f"{names[row.position]} {row.score:.2f}" for row in explanation.top(3, target))
         for target in range(len(explanation.output))
@@ -127,21 +129,21 @@ def summary(explanation: Explanation) -> str:
 
 
 def _names(text: str) -> tuple[str, str]:
-    """A short name, and a longer one to show when it is pointed at."""
-    return shortened(text, NAME_LENGTH), shortened(text, TOOLTIP_LENGTH)
+    """Return a short name, and a longer one for the tooltip."""
+    return shorten(text, NAME_LENGTH), shorten(text, TOOLTIP_LENGTH)
 
 
-def _title(text: str) -> str:
-    return shortened(" ".join(visible(text).split()), TITLE_LENGTH)
+def _shorten_title(text: str) -> str:
+    return shorten(" ".join(sanitize(text).split()), TITLE_LENGTH)
 
 
-def _embedded(data: object) -> str:
-    # ASCII only: no line separators, no lone surrogates, no question of encoding.
-    return json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).translate(_BREAKERS)
+def _to_embedded_json(data: object) -> str:
+    # ASCII only, which excludes line separators, lone surrogates and encoding problems.
+    return json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).translate(_SCRIPT_ESCAPES)
 
 
-def _rounded(rows: Rows) -> list[list[float]]:
-    return [[float(f"{value:.{FIGURES}g}") for value in row] for row in rows]
+def _round_rows(rows: Rows) -> list[list[float]]:
+    return [[float(f"{value:.{SIGNIFICANT_DIGITS}g}") for value in row] for row in rows]
 
 
 @cache

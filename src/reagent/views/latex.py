@@ -1,16 +1,16 @@
-"""Running text for LaTeX, each token in a box of its shade."""
+"""Running text for LaTeX, with each token in a shaded box."""
 
 import re
 from collections.abc import Sequence
 
-from reagent.views.shading import margins
-from reagent.views.text import CONTINUED, NEWLINE, SPACE, TAB, Kind, Piece, before
+from reagent.views.shading import split_margins
+from reagent.views.text import CONTINUED, NEWLINE, SPACE, TAB, Kind, Piece, pieces_before
 
 FULL = (1.0, 0.59, 0.16)  # the colour of the largest score; white is 0
-JOIN = r"\penalty999 "  # between two boxes without a space, a line breaks only where it cannot do otherwise
-BREAK = r"\newline\mbox{}"  # the empty box keeps the spaces that begin a line
+JOIN = r"\penalty999 "  # discourages a line break between two boxes without a space
+BREAK = r"\newline\mbox{}"  # the empty box preserves leading spaces of a line
 
-# What would steer LaTeX or come out as another character; and the marks that we add, which not every font has.
+# LaTeX commands, characters that LaTeX prints differently, and our marks, which some fonts lack.
 _ESCAPES = str.maketrans(
     {character: "\\" + character for character in "{}$&#_%"}
     | {
@@ -31,43 +31,43 @@ _ESCAPES = str.maketrans(
 )
 
 
-def escaped(text: str) -> str:
-    r"""The text as LaTeX prints it; what is not ASCII stays.
+def escape_latex(text: str) -> str:
+    r"""Escape the text for LaTeX; characters outside ASCII stay.
 
-    >>> escaped("50% of {a_1}")
+    >>> escape_latex("50% of {a_1}")
     '50\\% of \\{a\\_1\\}'
     """
     return text.translate(_ESCAPES).replace("--", "-{}-{}")  # two hyphens would become a dash
 
 
-def shaded(pieces: Sequence[Piece], weights: Sequence[float]) -> str:
-    """The running text as far as there are weights, shaded by their share of the largest."""
+def render_shaded(pieces: Sequence[Piece], weights: Sequence[float]) -> str:
+    """Shade the running text that has weights, each by its share of the largest."""
     largest = max(weights, default=0.0) or 1.0
     text = ""
-    for piece in before(len(weights), pieces):
+    for piece in pieces_before(len(weights), pieces):
         if piece.kind is Kind.ROLE:
-            text += (BREAK if text else "") + rf"\textit{{{escaped(piece.text)}:}} "
+            text += (BREAK if text else "") + rf"\textit{{{escape_latex(piece.text)}:}} "
         elif piece.position is None:
-            text += _words(piece.text)
+            text += _render_words(piece.text)
         else:
-            head, body, tail = margins(piece.text)
-            text += _words(head) + _words(body, weights[piece.position] / largest) + _words(tail)
+            head, body, tail = split_margins(piece.text)
+            text += _render_words(head) + _render_words(body, weights[piece.position] / largest) + _render_words(tail)
     return text.replace(r"}\colorbox", rf"}}{JOIN}\colorbox")
 
 
-def _words(text: str, share: float | None = None) -> str:
-    """A box for each word, so that the lines of a sentence can break; without a share, the words alone."""
+def _render_words(text: str, share: float | None = None) -> str:
+    """Put each word in a box, so that lines can break between words; without a share, leave out the boxes."""
     if share is not None and not text.strip(" "):
         return _box(r"\ " * len(text), share)
-    return "".join(_word(word, share) for word in re.findall(r"\n| +|[^\n ]+", text))
+    return "".join(_render_word(word, share) for word in re.findall(r"\n| +|[^\n ]+", text))
 
 
-def _word(word: str, share: float | None) -> str:
+def _render_word(word: str, share: float | None) -> str:
     if word == "\n":
         return BREAK
     if word.isspace():
         return word if word == " " else r"\ " * len(word)
-    return escaped(word) if share is None else _box(escaped(word), share)
+    return escape_latex(word) if share is None else _box(escape_latex(word), share)
 
 
 def _box(content: str, share: float) -> str:

@@ -1,4 +1,4 @@
-"""Progress in a notebook: a bar that is gone when the work is done."""
+"""Progress in a notebook: a bar that disappears when the work is done."""
 
 import sys
 import time
@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from html import escape
 from typing import Any, Protocol
 
-EVERY = 0.1  # seconds between two updates, at least
+UPDATE_INTERVAL = 0.1  # the minimum number of seconds between two updates
 
 
-class Moment(Protocol):
-    """How far something is; a search that may stop early knows the most that it can take."""
+class ProgressState(Protocol):
+    """The state of a computation; `total` is an upper bound, because a search may stop early."""
 
     @property
     def done(self) -> int: ...
@@ -22,37 +22,37 @@ class Moment(Protocol):
 
 
 @contextmanager
-def notebook_bar() -> Iterator[Callable[[Moment], None] | None]:
-    """What moves a bar below the cell that runs; None where there is no notebook."""
+def notebook_bar() -> Iterator[Callable[[ProgressState], None] | None]:
+    """Show a bar below the running cell and yield its update function; yield None outside a notebook."""
     if not in_notebook():
         yield None
         return
     from IPython.display import display
 
-    show: Callable[..., Any] = display  # which has no types
-    bar = show(_picture("…", ""), raw=True, display_id=True)
+    show: Callable[..., Any] = display  # it has no types
+    bar = show(_render_bar("…", ""), raw=True, display_id=True)
     last = 0.0
 
-    def move(now: Moment) -> None:
+    def update(progress: ProgressState) -> None:
         nonlocal last
-        if time.monotonic() - last < EVERY:
+        if time.monotonic() - last < UPDATE_INTERVAL:
             return
         last = time.monotonic()
-        words = f"{now.done:,} of at most {now.total:,} {now.unit}"
-        bar.update(_picture(words, f'value="{now.done}" max="{max(1, now.total)}"'), raw=True)
+        text = f"{progress.done:,} of at most {progress.total:,} {progress.unit}"
+        bar.update(_render_bar(text, f'value="{progress.done}" max="{max(1, progress.total)}"'), raw=True)
 
     try:
-        yield move
+        yield update
     finally:
         bar.update({"text/plain": "", "text/html": ""}, raw=True)
 
 
 def in_notebook() -> bool:
-    """Whether a kernel runs this, not a terminal."""
+    """Whether this code runs in a notebook kernel."""
     if "IPython" not in sys.modules:
         return False
     return getattr(sys.modules["IPython"].get_ipython(), "kernel", None) is not None
 
 
-def _picture(words: str, state: str) -> dict[str, Any]:
-    return {"text/plain": words, "text/html": f"<label>{escape(words)} <progress {state}></progress></label>"}
+def _render_bar(text: str, attributes: str) -> dict[str, Any]:
+    return {"text/plain": text, "text/html": f"<label>{escape(text)} <progress {attributes}></progress></label>"}

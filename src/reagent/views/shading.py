@@ -1,4 +1,4 @@
-"""Running text in the terminal: shaded by importance, or with brackets where there are no colours."""
+"""Running text in the terminal: shaded by importance, or with brackets where colours are missing."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -9,17 +9,17 @@ from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from reagent.views.text import NEWLINE, TAB, Kind, Piece, before, shortened
+from reagent.views.text import NEWLINE, TAB, Kind, Piece, pieces_before, shorten
 
 BAR_COLOUR = "#d97f12"
-MARKED = 5  # without colour, so many tokens get brackets,
-MARKED_FROM = 0.2  # if they have this share of the largest score
+MAX_BRACKETED = 5  # the number of units in brackets, without colour
+MIN_BRACKETED_SHARE = 0.2  # their minimum share of the largest score
 
-LONG = 1500  # characters of running text, from which on it is cut short
-QUIET_BELOW = 0.1  # of the largest score: no shade
-QUIET_LENGTH, LOUD_LENGTH = 120, 400  # characters that then remain of a quiet stretch, and of one loud unit
+LONG_TEXT = 1500  # characters; longer running text is abridged
+MINOR_SHARE = 0.1  # units below this share of the largest score have no shade
+MINOR_LENGTH, MAJOR_LENGTH = 120, 400  # characters kept of a run of minor units, and of one major unit
 
-# One hue, growing in strength. Each shade sets its own text colour, since nobody knows the terminal's background.
+# One hue of growing strength. Each shade sets its own text colour, because the terminal's background is unknown.
 SHADES = (
     Style(),
     Style(color="#ffffff", bgcolor="#6b5f53"),
@@ -32,34 +32,35 @@ SHADES = (
 
 @dataclass(frozen=True)
 class Shading:
-    """The running text of an explanation; `noun` is what it was cut into."""
+    """Renders the running text of an explanation, whose units are called `noun`."""
 
     pieces: Sequence[Piece]
     noun: str
     colour: bool
 
-    def context(self, weights: Sequence[float], with_answer: bool = False) -> RenderableType:
-        """The text as far as there are weights, then what was said there; messages stand beside their roles."""
-        pieces = before(len(weights), self.pieces)
+    def render_context(self, weights: Sequence[float], with_answer: bool = False) -> RenderableType:
+        """Render the text that has weights, and the next token if `with_answer`; roles are beside their messages."""
+        pieces = pieces_before(len(weights), self.pieces)
         answer = self.pieces[len(pieces)].text if with_answer else ""
         starts = [i for i, piece in enumerate(pieces) if piece.kind is Kind.ROLE]
         if not starts:
-            return _answered(self._text(pieces, weights), answer)
+            return _append_answer(self._render_text(pieces, weights), answer)
         grid = Table.grid("", "", padding=(0, 2))
         for start, stop in pairwise((*starts, len(pieces))):
-            text = self._text(pieces[start + 1 : stop], weights)
+            text = self._render_text(pieces[start + 1 : stop], weights)
             if stop == len(pieces):
-                text = _answered(text, answer)
+                text = _append_answer(text, answer)
             if text:
                 grid.add_row(Text(pieces[start].text, style="dim"), text)
         return grid
 
     def legend(self, weights: Sequence[float]) -> Text:
+        """Describe the scale of one text."""
         largest = f"{max(weights, default=0.0):.3f}"
         return self._legend(f"(largest score {largest})", largest)
 
     def shared_legend(self, owner: str) -> Text:
-        """For several texts, each of which has its own scale."""
+        """Describe the scales of several texts, where each `owner` has its own."""
         return self._legend(f"of each {owner}", f"largest of each {owner}")
 
     def _legend(self, brackets: str, largest: str) -> Text:
@@ -68,56 +69,58 @@ class Shading:
         swatches = [("   ", shade) for shade in SHADES[1:]]
         return Text.assemble(("score 0 ", "dim"), *swatches, (f" {largest}", "dim"))
 
-    def _text(self, pieces: Sequence[Piece], weights: Sequence[float]) -> Text:
+    def _render_text(self, pieces: Sequence[Piece], weights: Sequence[float]) -> Text:
         largest = max(weights, default=0.0) or 1.0
         order = sorted(range(len(weights)), key=lambda i: -weights[i])
-        marked = {i for i in order[:MARKED] if weights[i] >= MARKED_FROM * largest and weights[i] > 0}
+        is_strong = [weight > 0 and weight >= MIN_BRACKETED_SHARE * largest for weight in weights]
+        bracketed = {i for i in order[:MAX_BRACKETED] if is_strong[i]}
         text = Text()
-        for piece in self._brief(pieces, weights, largest):
-            head, body, tail = margins(piece.text)
+        for piece in self._abridge(pieces, weights, largest):
+            head, body, tail = split_margins(piece.text)
             style: Style | str = "dim" if piece.kind is Kind.SPECIAL else ""
             if piece.position is not None and self.colour:
-                style = SHADES[_level(weights[piece.position] / largest)] or style
-            elif piece.position in marked:
+                style = SHADES[_shade_index(weights[piece.position] / largest)] or style
+            elif piece.position in bracketed:
                 body = f"⟦{body}⟧"
             text.append(head).append(body, style=style).append(tail)
         return text
 
-    def _brief(self, pieces: Sequence[Piece], weights: Sequence[float], largest: float) -> Iterable[Piece]:
-        """The pieces; of a long text, what lies between the important ones only with its beginning and end."""
-        if sum(len(piece.text) for piece in self.pieces) < LONG:
+    def _abridge(self, pieces: Sequence[Piece], weights: Sequence[float], largest: float) -> Iterable[Piece]:
+        """Shorten the passages between the important units if the text is long."""
+        if sum(len(piece.text) for piece in self.pieces) < LONG_TEXT:
             return pieces
 
-        def is_loud(piece: Piece) -> bool:
-            return piece.position is not None and weights[piece.position] >= QUIET_BELOW * largest
+        def is_major(piece: Piece) -> bool:
+            return piece.position is not None and weights[piece.position] >= MINOR_SHARE * largest
 
-        brief: list[Piece] = []
-        for loud, run in groupby(pieces, key=is_loud):
-            if loud:
-                brief += (replace(piece, text=shortened(piece.text, LOUD_LENGTH)) for piece in run)
+        abridged: list[Piece] = []
+        for major, group in groupby(pieces, key=is_major):
+            if major:
+                abridged += (replace(piece, text=shorten(piece.text, MAJOR_LENGTH)) for piece in group)
             else:
-                brief.append(Piece(shortened("".join(piece.text for piece in run), QUIET_LENGTH), Kind.GAP, None))
-        return brief
+                abridged.append(Piece(shorten("".join(piece.text for piece in group), MINOR_LENGTH), Kind.GAP, None))
+        return abridged
 
 
-def _answered(text: Text, said: str) -> Text:
-    if not said:
+def _append_answer(text: Text, answer: str) -> Text:
+    if not answer:
         return text
-    return text.append(" ▸ " if text else "▸ ", style="dim").append(_broken(said).strip(" "), style="bold underline")
+    shown = _mark_line_breaks(answer).strip(" ")
+    return text.append(" ▸ " if text else "▸ ", style="dim").append(shown, style="bold underline")
 
 
-def margins(text: str) -> tuple[str, str, str]:
-    """The spaces before a word, the word, the spaces after it: only the word is shaded or marked."""
+def split_margins(text: str) -> tuple[str, str, str]:
+    """Split into the spaces before a word, the word, and the spaces after it; only the word is shaded."""
     body = text.strip() or text
     head, _, tail = text.partition(body)
-    return head, _broken(body), tail
+    return head, _mark_line_breaks(body), tail
 
 
-def _broken(text: str) -> str:
-    """Tabs get a mark, and newlines where there is nothing else, so that there is something to shade."""
+def _mark_line_breaks(text: str) -> str:
+    """Add marks to tabs, and to newlines in a text of whitespace, so that the shade is visible."""
     shown = text if text.strip() else text.replace("\n", NEWLINE + "\n")
     return shown.replace("\t", TAB + "   ")
 
 
-def _level(weight: float) -> int:
+def _shade_index(weight: float) -> int:
     return round(weight * (len(SHADES) - 1))

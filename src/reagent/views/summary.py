@@ -1,79 +1,87 @@
-"""What every view says about an explanation besides its tokens."""
+"""Texts about an explanation that every view shows: provenance, questions, warnings, ranks and notes."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import exp, floor, log10
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from reagent.explanation import STOP_REASONS, Z_95, Contribution, Cost, Explanation, Token, censoring_warnings
-from reagent.views.text import label, labels, quoted, shortened, visible
+from reagent.explanation import STOP_REASONS, Z_95, Contribution, Cost, Explanation, Token, WhatIf, censoring_warnings
+from reagent.views.text import label, labels, mark_whitespace, sanitize, shorten
 
-LISTED = 10  # how many of the most important tokens a view lists,
-OUTLINED = 3  # and of a coarser level
-NAME_LENGTH = 48  # of a unit, where its text is only named
+TOP_COUNT = 10  # the number of most important units that a view lists
+TOP_PER_LEVEL = 3  # the same for each coarser level
+NAME_LENGTH = 48  # the maximum length of a unit's text in tables and sentences
 
-OPEN = "≈"  # a sign that needs no colour
-NOT_SETTLED = "place not settled: overlaps another within its error (95 %)"
-PLACES = "a–b: place not settled; the errors allow places a to b (95 %)"
+OPEN_SIGN = "≈"  # does not depend on colour
+OPEN_NOTE = "rank not settled: the effect does not differ significantly from another (95 %)"
+OPEN_RANKS_NOTE = "a–b: rank not settled; the standard errors allow ranks a to b (95 %)"
 
-NOUNS = ("token", "word", "sentence", "paragraph", "span")
+UNIT_NOUNS = ("token", "word", "sentence", "paragraph", "span")
 
-Line = list[tuple[str, bool]]  # the parts of a line, and whether they are quoted: what people or models wrote
 
-# STOP_REASONS again, for several output tokens at once.
-IN_BRIEF = {
+class CaptionPart(NamedTuple):
+    """A part of a caption; quoted parts come from the prompt or from a model, and views emphasise them."""
+
+    text: str
+    quoted: bool = False
+
+
+Caption = list[CaptionPart]
+
+# The texts of STOP_REASONS for several output tokens at once.
+PLURAL_STOP_REASONS = {
     "unsettled": "ranking still open; more probes may settle it",
-    "few": "each token was replaced fewer than three times, so the errors are guesses; give more probes",
-    "flat": "made likelier by no part of the context, so their scores say nothing",
-    "incomplete": "their effects do not add up, since steps ran out close to zero embeddings",
-    "relaxed": "not what the model predicts even with the whole context; their rationales only keep their rank",
-    "empty": "keep their place with everything replaced, so their scores say nothing",
-    "start": "in some run nothing was learned before it stopped",
+    "few": "fewer than three replacements of each token, so the standard errors are unreliable; give more probes",
+    "flat": "no part of the context raises their probability, so their scores mean nothing",
+    "incomplete": "the effects do not add up, because the steps ran out close to zero embeddings",
+    "relaxed": "not the model's prediction even with the whole context; their rationales only preserve their rank",
+    "empty": "keep their rank with everything replaced, so their scores mean nothing",
+    "start": "at least one run stopped before its first step",
     "maximum": "the stopping condition was not met",
-    "unasked": "not asked about, so their scores are uniform and say nothing",
+    "unasked": "not explained, so their scores are uniform and mean nothing",
 }
 
 
 def facts(explanation: Explanation) -> list[tuple[str, str]]:
-    """Where the explanation comes from, as pairs of name and value."""
+    """List the provenance of the explanation as pairs of name and value."""
     method, target, cost = explanation.method, explanation.target, explanation.cost
     pairs = [
-        ("model", words(explanation.model, "id", "revision", "dtype")),
-        ("tokens", words(explanation.model, "tokens")),
-        ("method", words(method, "id", "preset")),
-        ("replacer", "" if explanation.replacer is None else words(explanation.replacer, "id", "model")),
-        ("target", "" if target.get("kind") == "tokens" else _name(words(target, "kind", "text"))),
-        ("unit", "" if explanation.unit == "token" else noun(explanation.unit)),
+        ("model", join_values(explanation.model, "id", "revision", "dtype")),
+        ("tokens", join_values(explanation.model, "tokens")),
+        ("method", join_values(method, "id", "preset")),
+        ("replacer", "" if explanation.replacer is None else join_values(explanation.replacer, "id", "model")),
+        ("target", "" if target.get("kind") == "tokens" else _shorten_name(join_values(target, "kind", "text"))),
+        ("unit", "" if explanation.unit == "token" else unit_noun(explanation.unit)),
         ("seed", str(explanation.seed)),
-        ("cost", in_words(cost)),
+        ("cost", describe_cost(cost)),
     ]
     return [(name, value) for name, value in pairs if value]
 
 
-def in_words(cost: Cost) -> str:
-    """What was computed and how long it took."""
+def describe_cost(cost: Cost) -> str:
+    """Describe the computation and its duration."""
     passes = "1 forward pass" if cost.forward_passes == 1 else f"{cost.forward_passes:,} forward passes"
     requests = f", {cost.requests:,} {'request' if cost.requests == 1 else 'requests'}" if cost.requests else ""
     censored = f", {cost.censored:,} answers censored" if cost.censored else ""
     return f"{passes}{requests}{censored}, {cost.seconds:.{1 if cost.seconds >= 1 else 2}f} s"
 
 
-def noun(unit: str) -> str:
-    """What to call a unit; a file may name one that is not known here."""
-    return unit if unit in NOUNS else "unit"
+def unit_noun(unit: str) -> str:
+    """Name a unit; an explanation from a file may have an unknown one."""
+    return unit if unit in UNIT_NOUNS else "unit"
 
 
 def context_noun(explanation: Explanation) -> str:
-    """What the prompt was cut into, in one word."""
-    return "part" if explanation.levels else noun(explanation.unit)
+    """Name the units of the prompt in one word."""
+    return "part" if explanation.levels else unit_noun(explanation.unit)
 
 
 def percent(share: float) -> str:
-    """A probability as people read it.
+    """Format a probability in percent.
 
     >>> percent(0.547)
     '54.7%'
@@ -82,75 +90,86 @@ def percent(share: float) -> str:
 
 
 def probability(token: Token) -> str:
-    """The token's probability in percent, or nothing where it is not known."""
+    """Format the token's probability in percent; empty where it is unknown."""
     return "" if token.logprob is None else percent(exp(min(0.0, token.logprob)))
 
 
 # --- the question ---
 
 
-def asked(explanation: Explanation) -> int | None:
-    """The row that was asked about, if one was: a phrase, or a token in contrast to another."""
+def requested_row(explanation: Explanation) -> int | None:
+    """Return the row that was requested: a phrase, or a token in contrast to another; None for all rows."""
     return explanation.focus if "index" in explanation.target else None
 
 
-def shown_row(explanation: Explanation, target: int | None) -> int | None:
-    """The row to show: `target`, or the one that was asked about, or the only one; None means all of several."""
-    target = asked(explanation) if target is None else target
+def select_row(explanation: Explanation, target: int | None) -> int | None:
+    """Select the row to show: `target`, or the requested one, or the only one; None means all rows."""
+    target = requested_row(explanation) if target is None else target
     if target is None and len(explanation.output) != 1:
         return None
-    return len(explanation.context(target or 0)) - len(explanation.input)  # refuses a target that is not there
+    return len(explanation.context(target or 0)) - len(explanation.input)  # an InputError if there is no such row
 
 
 def mean_scores(explanation: Explanation) -> list[float]:
-    """The prompt's scores, averaged over the output tokens."""
+    """Average the prompt's scores over the output tokens."""
     rows = explanation.scores
     return [sum(row[i] for row in rows) / len(rows) for i in range(len(explanation.input))]
 
 
-def contrast(explanation: Explanation, target: int) -> str:
-    """What the row says was not said instead, if it does."""
-    here = explanation.target.get("kind") == "contrast" and target == explanation.focus
-    return _name(quoted(str(explanation.target.get("text", "")))) if here else ""
+def contrast_label(explanation: Explanation, target: int) -> str:
+    """Name the text that the row is contrasted with; empty without a contrast."""
+    is_contrast = explanation.target.get("kind") == "contrast" and target == explanation.focus
+    return _shorten_name(mark_whitespace(str(explanation.target.get("text", "")))) if is_contrast else ""
 
 
-def question(explanation: Explanation, target: int) -> Line:
-    """What the row answers."""
-    other = contrast(explanation, target)
-    against: Line = [(" and not ", False), (other, True)] if other else []
-    return [("Why ", False), (_said(explanation, target), True), *against, ("?", False)]
+def question_caption(explanation: Explanation, target: int) -> Caption:
+    """Write the question that the row answers."""
+    name = _quote(_target_name(explanation, target))
+    other = contrast_label(explanation, target)
+    against = [CaptionPart(" and not "), _quote(other)] if other else []
+    return [CaptionPart("Why "), name, *against, CaptionPart("?")]
 
 
-def chances(explanation: Explanation, target: int) -> str:
-    """How likely the answer was, and what it is contrasted with; nothing where it is not known."""
+def describe_probability(explanation: Explanation, target: int) -> str:
+    """Describe the probability of the target and of its contrast; empty where it is unknown."""
     value = probability(explanation.output[target])
     logprob = explanation.target.get("logprob")
     if not value:
         return ""
-    if not contrast(explanation, target) or logprob is None:
+    if not contrast_label(explanation, target) or logprob is None:
         return f"probability {value}"
     return f"probability {value} against {percent(exp(min(0.0, logprob)))}"
 
 
-def what_if(explanation: Explanation, target: int) -> Iterator[tuple[int, Line]]:
-    """What the model would have said instead: a position, and what its strongest replacement would have done."""
-    context = explanation.context(target)
-    for one in explanation.what_if:
-        if one.target != target:
-            continue
-        given = _name(quoted(one.replacement))
-        line: Line = [("with ", False), (given, True), (" instead of ", False)] if given else [("without ", False)]
-        line += [(_name(label(context[one.position])), True), (": ", False)]
-        for text, share in one.answers:
-            line += [(_name(quoted(text)), True), (f" {percent(share)}, ", False)]
-        line.append(("…", False))
-        if explanation.output[target].text not in dict(one.answers):
-            line += [(" (", False), (_said(explanation, target), True), (f" {percent(one.probability)})", False)]
-        yield one.position, line
+def what_if_captions(explanation: Explanation, target: int) -> Iterator[tuple[int, Caption]]:
+    """Describe, for each position with a counterfactual, the model's output under the strongest replacement."""
+    for counterfactual in explanation.what_if:
+        if counterfactual.target == target:
+            yield counterfactual.position, _what_if_caption(explanation, counterfactual)
 
 
-def outline(explanation: Explanation, target: int) -> Iterator[tuple[str, list[Contribution]]]:
-    """For each coarser level, what to call its units and the most important of them."""
+def _what_if_caption(explanation: Explanation, counterfactual: WhatIf) -> Caption:
+    target, unit = counterfactual.target, explanation.context(counterfactual.target)[counterfactual.position]
+    replacement = _shorten_name(mark_whitespace(counterfactual.replacement))
+    caption = [CaptionPart("without ")]
+    if replacement:
+        caption = [CaptionPart("with "), _quote(replacement), CaptionPart(" instead of ")]
+    caption += [_quote(_shorten_name(label(unit))), CaptionPart(": ")]
+    for text, share in counterfactual.answers:
+        caption += [_quote(_shorten_name(mark_whitespace(text))), CaptionPart(f" {percent(share)}, ")]
+    caption.append(CaptionPart("…"))
+    if explanation.output[target].text not in dict(counterfactual.answers):
+        name = _quote(_target_name(explanation, target))
+        caption += [CaptionPart(" ("), name, CaptionPart(f" {percent(counterfactual.probability)})")]
+    return caption
+
+
+def plain_text(caption: Caption) -> str:
+    return "".join(part.text for part in caption)
+
+
+def top_units_by_level(explanation: Explanation, target: int) -> Iterator[tuple[str, list[Contribution]]]:
+    """Return, for each coarser level, the name of its units and the most important of them."""
     for level in explanation.levels:
         whole = replace(
             explanation,
@@ -161,50 +180,50 @@ def outline(explanation: Explanation, target: int) -> Iterator[tuple[str, list[C
             levels=(),
             what_if=(),
         )
-        rows = [row for row in whole.top(OUTLINED, target) if row.score > 0]
+        rows = [row for row in whole.top(TOP_PER_LEVEL, target) if row.score > 0]
         if rows:
-            yield noun(level.unit), rows
+            yield unit_noun(level.unit), rows
 
 
-# --- what to know about the answer ---
+# --- warnings, ranks and notes ---
 
 
-def warning(explanation: Explanation, target: int) -> str:
-    """What a reader must know about this row, or nothing."""
+def row_warning(explanation: Explanation, target: int) -> str:
+    """Return the warning about this row, or an empty text."""
     return STOP_REASONS.get(explanation.cost.stopped[target], "")
 
 
-def warnings_in_brief(explanation: Explanation) -> list[str]:
-    """The explanation's warnings, those with the same reason in one line."""
+def group_warnings(explanation: Explanation) -> list[str]:
+    """List the explanation's warnings, with one line for each reason."""
     stopped, count = explanation.cost.stopped, len(explanation.output)
     reasons = Counter(reason for reason in stopped if STOP_REASONS.get(reason))
     return [
         f"{explanation.output[stopped.index(reason)].text!r} {STOP_REASONS[reason]}"
         if affected == 1
-        else f"{affected} of {count} output tokens: {IN_BRIEF[reason]}"
+        else f"{affected} of {count} output tokens: {PLURAL_STOP_REASONS[reason]}"
         for reason, affected in reasons.items()
     ] + censoring_warnings(explanation.cost.censored, explanation.cost.unlisted)
 
 
-def warning_lines(explanation: Explanation, target: int | None) -> list[str]:
-    """The same for what is shown: one row, or all of them."""
+def collect_warnings(explanation: Explanation, target: int | None) -> list[str]:
+    """List the warnings about one row, or about all rows where `target` is None."""
     if target is None:
-        return warnings_in_brief(explanation)
-    reason = warning(explanation, target)
+        return group_warnings(explanation)
+    reason = row_warning(explanation, target)
     row = [f"{explanation.output[target].text!r} {reason}"] if reason else []
     return row + censoring_warnings(explanation.cost.censored, explanation.cost.unlisted)
 
 
 def has_open_ranking(explanation: Explanation, target: int) -> bool:
-    """Whether the row's only flaw is that its ranking was still open: common, and milder than the others."""
+    """Whether the row's ranking is still open, which is common and milder than the other warnings."""
     return explanation.cost.stopped[target] == "unsettled"
 
 
-def places(explanation: Explanation, target: int) -> list[tuple[int, int] | None]:
-    """For each context token, the first and the last place that its error allows (95 %); empty without errors.
+def rank_intervals(explanation: Explanation, target: int) -> list[tuple[int, int] | None]:
+    """Return the first and the last rank that the error of each context token allows (95 %); empty without errors.
 
-    Before the first place are those that are significantly above it, after the last those below. Equal
-    scores have an order on the screen, but none in the ranking. Protected tokens have no place.
+    Tokens with significantly larger effects rank before the first, those with smaller ones after the last.
+    Equal scores have an order on the screen, but not in the ranking. Protected tokens have no rank.
     """
     if explanation.effects is None or explanation.stderr is None:
         return []
@@ -214,50 +233,55 @@ def places(explanation: Explanation, target: int) -> list[tuple[int, int] | None
         np.array(rows[target])[ranked] for rows in (explanation.scores, explanation.effects, explanation.stderr)
     )
     margin = Z_95 * error
-    found: list[tuple[int, int] | None] = [None] * len(context)
+    intervals: list[tuple[int, int] | None] = [None] * len(context)
     for i, s, e, m in zip(ranked, score, effect, margin, strict=True):
         apart = abs(effect - e) > np.hypot(margin, m)
         above, below = apart & (effect > e) & (score > s), apart & (effect < e) & (score < s)
-        found[i] = (1 + int(above.sum()), len(ranked) - int(below.sum()))
-    return found
+        intervals[i] = (1 + int(above.sum()), len(ranked) - int(below.sum()))
+    return intervals
 
 
-def open_places(explanation: Explanation, target: int) -> list[str]:
-    """For each context token, the places that its error allows, if there are several."""
-    found = places(explanation, target) or [None] * len(explanation.scores[target])
-    return ["" if place is None or place[0] == place[1] else f"{place[0]}–{place[1]}" for place in found]
+def open_ranks(explanation: Explanation, target: int) -> list[str]:
+    """Format the ranks that the error of each context token allows; empty where there is only one."""
+    intervals = rank_intervals(explanation, target) or [None] * len(explanation.scores[target])
+    return ["" if ranks is None or ranks[0] == ranks[1] else f"{ranks[0]}–{ranks[1]}" for ranks in intervals]
 
 
-def unit_note(explanation: Explanation, target: int) -> Line:
-    """What the numbers of the row's effects mean, or nothing."""
+def effect_note(explanation: Explanation, target: int) -> Caption:
+    """Explain the unit of the row's effects; empty where there is nothing to explain."""
     if not explanation.effects or explanation.effect_unit != "nats":
         return []
-    without = f"nats: without the {context_noun(explanation)}, the "
-    other = contrast(explanation, target)
+    start = f"nats: without the {context_noun(explanation)}, the "
+    other = contrast_label(explanation, target)
     if not other:
-        return [(without + "answer is e^effect times less likely (0.7: half)", False)]
-    odds: Line = [(_said(explanation, target), True), (" over ", False), (other, True)]
-    return [(without + "odds of ", False), *odds, (" fall e^effect times (0.7: by half)", False)]
+        return [CaptionPart(start + "answer is e^effect times less likely (0.7: half)")]
+    name = _quote(_target_name(explanation, target))
+    odds = [name, CaptionPart(" over "), _quote(other)]
+    return [CaptionPart(start + "odds of "), *odds, CaptionPart(" are e^effect times lower (0.7: half)")]
 
 
 def effect_digits(explanation: Explanation) -> int:
-    """How many decimals show three figures of the largest effect and one of the usual error."""
+    """Count the decimals that show three figures of the largest effect and one of the median error."""
     largest = max((abs(value) for row in explanation.effects or () for value in row), default=0.0)
     errors = [value for row in explanation.stderr or () for value in row if value > 0]
-    wanted = [2 - floor(log10(largest))] if largest else [2]
-    wanted += [-floor(log10(median(errors)))] if errors else []
-    return min(6, max(0, *wanted))
+    decimals = [2 - floor(log10(largest))] if largest else [2]
+    decimals += [-floor(log10(median(errors)))] if errors else []
+    return min(6, max(0, *decimals))
 
 
-def words(entries: Mapping[str, Any], *keys: str) -> str:
-    """The values of these keys in one line, as far as there are any."""
+def join_values(entries: Mapping[str, Any], *keys: str) -> str:
+    """Join the values of these keys in one line; missing keys and empty values are skipped."""
     text = " ".join(str(entries[key]) for key in keys if entries.get(key))
-    return " ".join(visible(text).split())
+    return " ".join(sanitize(text).split())
 
 
-def _said(explanation: Explanation, target: int) -> str:
-    return _name(labels(explanation.output)[target])
+def _target_name(explanation: Explanation, target: int) -> str:
+    return _shorten_name(labels(explanation.output)[target])
 
 
-def _name(text: str) -> str:
-    return shortened(text, NAME_LENGTH)
+def _quote(text: str) -> CaptionPart:
+    return CaptionPart(text, quoted=True)
+
+
+def _shorten_name(text: str) -> str:
+    return shorten(text, NAME_LENGTH)

@@ -14,50 +14,52 @@ from rich.text import Text
 from reagent.explanation import Contribution, Explanation
 from reagent.views.shading import BAR_COLOUR, Shading
 from reagent.views.summary import (
-    LISTED,
     NAME_LENGTH,
-    NOT_SETTLED,
-    OPEN,
-    PLACES,
-    Line,
-    chances,
+    OPEN_NOTE,
+    OPEN_RANKS_NOTE,
+    OPEN_SIGN,
+    TOP_COUNT,
+    Caption,
+    CaptionPart,
+    collect_warnings,
     context_noun,
+    describe_probability,
     effect_digits,
+    effect_note,
     facts,
     has_open_ranking,
     mean_scores,
-    open_places,
-    outline,
+    open_ranks,
+    plain_text,
     probability,
-    question,
-    shown_row,
-    unit_note,
-    warning,
-    warning_lines,
-    what_if,
+    question_caption,
+    row_warning,
+    select_row,
+    top_units_by_level,
+    what_if_captions,
 )
-from reagent.views.text import all_labels, label, running, shortened, visible
+from reagent.views.text import all_labels, label, sanitize, shorten, split_into_pieces
 
 SOURCES = 3
-BAR_WIDTH, SHORT_BAR_WIDTH = 16, 6  # the short one beside long names
-NAME_WIDTH = 12  # cells that a label needs at least
+BAR_WIDTH, SHORT_BAR_WIDTH = 16, 6  # the short one is beside long names
+NAME_WIDTH = 12  # the minimum width of a long label, in cells
 
 
 def show(explanation: Explanation, target: int | None = None, console: Console | None = None) -> None:
-    """Print output token `target` in full, or the one that was asked about, or an overview of all."""
+    """Print output token `target` in full, or the requested one, or an overview of all."""
     console = console or get_console()
-    view = _View(
+    view = _TerminalView(
         explanation,
         all_labels(explanation),
         context_noun(explanation),
-        Shading(running(explanation), context_noun(explanation), colour=can_shade(console)),
-        open=[open_places(explanation, t) for t in range(len(explanation.output))],
+        Shading(split_into_pieces(explanation), context_noun(explanation), colour=supports_shading(console)),
+        open_ranks=[open_ranks(explanation, t) for t in range(len(explanation.output))],
     )
-    print_parts(console, view.parts(shown_row(explanation, target) if explanation.output else None))
+    print_parts(console, view.render(select_row(explanation, target) if explanation.output else None))
 
 
 def print_parts(console: Console, parts: Iterable[RenderableType]) -> None:
-    """Print one after the other; what the console cannot write becomes question marks."""
+    """Print the parts one after the other; characters that the console cannot write become question marks."""
     whole = Group(*parts)
     if console.encoding.lower().startswith("utf"):
         console.print(whole, highlight=False)
@@ -68,52 +70,55 @@ def print_parts(console: Console, parts: Iterable[RenderableType]) -> None:
     console.out(writable, end="", highlight=False)
 
 
-def can_shade(console: Console) -> bool:
-    # Sixteen colours cannot hold a scale.
+def supports_shading(console: Console) -> bool:
+    """Whether the console has enough colours for a scale, which sixteen are not."""
     return console.color_system in ("256", "truecolor") and not console.no_color
 
 
 @dataclass(frozen=True)
-class _View:
+class _TerminalView:
+    """Renders one explanation."""
+
     explanation: Explanation
     labels: Sequence[str]
     noun: str
     shading: Shading
-    open: Sequence[Sequence[str]]  # per output token, the places that each context token may have, if several
+    open_ranks: Sequence[Sequence[str]]  # for each output token, one text for each context token
 
-    def parts(self, target: int | None) -> Iterator[RenderableType]:
+    def render(self, target: int | None) -> Iterator[RenderableType]:
         if not self.explanation.output:
             yield Text("There is no output token to explain.")
         elif target is None:
-            yield from self._overview()
+            yield from self._render_overview()
         else:
-            yield from self._picture(target)
-        yield from (warned(text) for text in warning_lines(self.explanation, target))
+            yield from self._render_row(target)
+        yield from (format_warning(text) for text in collect_warnings(self.explanation, target))
         yield Text(" · ".join(f"{name} {value}" for name, value in facts(self.explanation)), style="dim")
 
     # --- one output token ---
 
-    def _picture(self, target: int) -> Iterator[RenderableType]:
+    def _render_row(self, target: int) -> Iterator[RenderableType]:
         scores = self.explanation.scores[target]
-        yield styled(question(self.explanation, target)).append(f"  {chances(self.explanation, target)}".rstrip())
-        yield Padding(self.shading.context(scores, with_answer=True), (1, 2))
+        question = format_caption(question_caption(self.explanation, target))
+        yield question.append(f"  {describe_probability(self.explanation, target)}".rstrip())
+        yield Padding(self.shading.render_context(scores, with_answer=True), (1, 2))
         yield self.shading.legend(scores)
-        yield from self._outline(target)
-        rows = [row for row in self.explanation.top(LISTED, target) if row.score > 0]
+        yield from self._render_levels(target)
+        rows = [row for row in self.explanation.top(TOP_COUNT, target) if row.score > 0]
         if not rows:
             yield Text(f"No context {self.noun} has any importance.")
             return
         yield self._table(target, rows)
-        for _, line in what_if(self.explanation, target):
-            yield styled(line)
-        if note := unit_note(self.explanation, target):
-            yield Text("".join(text for text, _ in note), style="dim")
-        if any(self.open[target][row.position] for row in rows):
-            yield Text(PLACES, style="dim")
+        for _, caption in what_if_captions(self.explanation, target):
+            yield format_caption(caption)
+        if note := effect_note(self.explanation, target):
+            yield Text(plain_text(note), style="dim")
+        if any(self.open_ranks[target][row.position] for row in rows):
+            yield Text(OPEN_RANKS_NOTE, style="dim")
 
-    def _outline(self, target: int) -> Iterator[Table]:
-        """The most important units of each coarser level."""
-        levels = list(outline(self.explanation, target))
+    def _render_levels(self, target: int) -> Iterator[Table]:
+        """Render the most important units of each coarser level."""
+        levels = list(top_units_by_level(self.explanation, target))
         if not levels:
             return
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -123,8 +128,8 @@ class _View:
         self._add_effect_column(table, "\n")
         for noun, rows in levels:
             for number, row in enumerate(rows):
-                name = Name(label(row.token))
-                table.add_row("" if number else noun, name, f"{row.score:.3f}", *self._effect(row))
+                name = FittedLabel(label(row.token))
+                table.add_row("" if number else noun, name, f"{row.score:.3f}", *self._format_effect(row))
         yield table
 
     def _table(self, target: int, rows: Sequence[Contribution]) -> Table:
@@ -134,15 +139,15 @@ class _View:
         table.add_column(self.noun, min_width=8)
         table.add_column("at", justify="right", no_wrap=True)
         table.add_column("score", justify="right", no_wrap=True)
-        brief = self.noun in ("token", "word")
-        bar_width = BAR_WIDTH if brief else SHORT_BAR_WIDTH
+        has_short_names = self.noun in ("token", "word")
+        bar_width = BAR_WIDTH if has_short_names else SHORT_BAR_WIDTH
         table.add_column("", no_wrap=True, width=bar_width)
-        self._add_effect_column(table, " " if brief else "\n")
+        self._add_effect_column(table, " " if has_short_names else "\n")
         for rank, row in enumerate(rows, start=1):
-            name = Name(self.labels[row.position])
+            name = FittedLabel(self.labels[row.position])
             bar = Text(_bar(row.score / rows[0].score, bar_width), style=BAR_COLOUR)
-            number = self.open[target][row.position] or str(rank)
-            table.add_row(number, name, str(row.position), f"{row.score:.3f}", bar, *self._effect(row))
+            number = self.open_ranks[target][row.position] or str(rank)
+            table.add_row(number, name, str(row.position), f"{row.score:.3f}", bar, *self._format_effect(row))
         others = len(why.context(target)) - len(rows)
         if others:
             rest = max(0.0, sum(why.scores[target]) - sum(row.score for row in rows))
@@ -152,10 +157,10 @@ class _View:
     def _add_effect_column(self, table: Table, space: str) -> None:
         why = self.explanation
         if why.effects:
-            unit = f"{space}({visible(why.effect_unit)})" if why.effect_unit else ""
+            unit = f"{space}({sanitize(why.effect_unit)})" if why.effect_unit else ""
             table.add_column(Text(("effect ± stderr" if why.stderr else "effect") + unit), justify="right")
 
-    def _effect(self, row: Contribution) -> list[str]:
+    def _format_effect(self, row: Contribution) -> list[str]:
         if row.effect is None:
             return []
         digits = effect_digits(self.explanation)
@@ -164,12 +169,12 @@ class _View:
 
     # --- all output tokens ---
 
-    def _overview(self) -> Iterator[RenderableType]:
+    def _render_overview(self) -> Iterator[RenderableType]:
         why = self.explanation
         count = len(why.output)
         means = mean_scores(why)
         yield Text(f"The prompt, by its mean score over the {count} output tokens:")
-        yield Padding(self.shading.context(means), (1, 2))
+        yield Padding(self.shading.render_context(means), (1, 2))
         yield self.shading.legend(means)
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
         table.add_column("#", justify="right", no_wrap=True)
@@ -179,29 +184,31 @@ class _View:
             table.add_column(heading, min_width=12, max_width=30)
         rows = [[row for row in why.top(SOURCES, target) if row.score > 0] for target in range(count)]
         for target, sources in enumerate(rows):
-            name = Name(self.labels[len(why.input) + target], style="bold")
+            name = FittedLabel(self.labels[len(why.input) + target], style="bold")
             cells = (self._source(target, row) for row in sources)
-            table.add_row(self._flagged(target), name, probability(why.output[target]), *cells)
+            table.add_row(self._format_index(target), name, probability(why.output[target]), *cells)
         yield table
         for target in range(count):
-            for _, line in what_if(why, target):
-                yield styled([(self.labels[len(why.input) + target], True), ("  ", False), *line])
-        if any(self.open[target][row.position] for target in range(count) for row in rows[target]):
-            yield Text(f"{OPEN} {NOT_SETTLED}", style="dim")
+            output = CaptionPart(self.labels[len(why.input) + target], quoted=True)
+            for _, caption in what_if_captions(why, target):
+                yield format_caption([output, CaptionPart("  "), *caption])
+        if any(self.open_ranks[target][row.position] for target in range(count) for row in rows[target]):
+            yield Text(f"{OPEN_SIGN} {OPEN_NOTE}", style="dim")
 
-    def _source(self, target: int, row: Contribution) -> "Name":
-        sign = OPEN if self.open[target][row.position] else " "
-        return Name(self.labels[row.position], number=f"{row.score:.2f}{sign}")
+    def _source(self, target: int, row: Contribution) -> "FittedLabel":
+        sign = OPEN_SIGN if self.open_ranks[target][row.position] else " "
+        return FittedLabel(self.labels[row.position], number=f"{row.score:.2f}{sign}")
 
-    def _flagged(self, target: int) -> str:
-        if not warning(self.explanation, target):
+    def _format_index(self, target: int) -> str:
+        """Format the number of an output token, with a sign if it has a warning."""
+        if not row_warning(self.explanation, target):
             return str(target)
-        return f"{OPEN if has_open_ranking(self.explanation, target) else '!'} {target}"
+        return f"{OPEN_SIGN if has_open_ranking(self.explanation, target) else '!'} {target}"
 
 
 @dataclass(frozen=True)
-class Name:
-    """A label that shows its beginning and its end in whatever room it gets, behind a number."""
+class FittedLabel:
+    """A label after a number; it shows its beginning and its end in the width that it gets."""
 
     text: str
     number: str = ""
@@ -209,22 +216,23 @@ class Name:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         room = max(1, options.max_width - len(self.number))
-        names = (shortened(self.text, length) for length in range(min(NAME_LENGTH, room), 0, -1))
+        names = (shorten(self.text, length) for length in range(min(NAME_LENGTH, room), 0, -1))
         name = next((name for name in names if cell_len(name) <= room), "")
         yield Text.assemble((self.number, "dim"), (name, self.style), no_wrap=True, overflow="crop")
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        width = len(self.number) + cell_len(shortened(self.text, NAME_LENGTH))
+        width = len(self.number) + cell_len(shorten(self.text, NAME_LENGTH))
         return Measurement(min(NAME_WIDTH, width), width)
 
 
-def warned(text: str) -> Text:
+def format_warning(text: str) -> Text:
+    """Put the word "warning" before the text."""
     return Text.assemble(("warning: ", "bold yellow"), text)
 
 
-def styled(parts: Line) -> Text:
-    """The line with what is quoted in bold."""
-    return Text.assemble(*((text, "bold" if quoted else "") for text, quoted in parts))
+def format_caption(caption: Caption) -> Text:
+    """Print the quoted parts in bold."""
+    return Text.assemble(*((part.text, "bold" if part.quoted else "") for part in caption))
 
 
 def _bar(share: float, width: int) -> str:

@@ -12,7 +12,7 @@ from reagent._version import __version__
 from reagent.explanation import Explanation
 from reagent.explanation_json import from_dict, to_dict
 from reagent.models.base import Model
-from reagent.views.html import page, view_data
+from reagent.views.html import render_page, to_view_data
 from reagent.views.plots import require_matplotlib, save_png
 from reagent.web import schemas
 from reagent.web.assets import asset
@@ -137,7 +137,7 @@ def add_explanations(app: FastAPI, desk: JobQueue, shelf: ExplanationStore) -> N
     @app.get(one + ".html", tags=["explanations"], response_class=Response, responses=failures(404))
     def as_html(name: str) -> Response:
         """A page of its own, to keep."""
-        return _download(page(saved(name)), f"{name}.html", "text/html; charset=utf-8")
+        return _download(render_page(saved(name)), f"{name}.html", "text/html; charset=utf-8")
 
     @app.get(one + ".png", tags=["explanations"], response_class=Response, responses=failures(404))
     def as_png(name: str) -> Response:
@@ -156,7 +156,7 @@ def add_explanations(app: FastAPI, desk: JobQueue, shelf: ExplanationStore) -> N
     @app.post("/api/view", tags=["explanations"], response_model=dict[str, Any], responses=failures(413))
     def view(explanation: Annotated[schemas.Saved, Body()]) -> Response:
         """What view.js draws of an explanation in the schema reagent.explanation/1."""
-        return Json(view_data(from_dict(explanation)))
+        return Json(to_view_data(from_dict(explanation)))
 
 
 def _job(desk: JobQueue, name: str) -> Job:

@@ -24,8 +24,8 @@ from reagent.methods import Progress
 from reagent.models.base import Model
 from reagent.models.cache import say
 from reagent.request import ExplainRequest
-from reagent.views.html import view_data
-from reagent.views.text import shortened
+from reagent.views.html import to_view_data
+from reagent.views.text import shorten
 from reagent.web.config import Limits
 from reagent.web.storage import ExplanationStore
 
@@ -156,7 +156,7 @@ class JobQueue:
         if why is None:
             return job
         return Job(
-            name, None, JobState(JobStatus.DONE, why.completion, why.cost.probes, why.cost.probes, view_data(why))
+            name, None, JobState(JobStatus.DONE, why.completion, why.cost.probes, why.cost.probes, to_view_data(why))
         )
 
     def cancel(self, job: Job) -> None:
@@ -209,7 +209,7 @@ class JobQueue:
         try:
             why = run(self.model, job.request, steps.progress, steps.answered)
             steps.check()
-            view = view_data(why)
+            view = to_view_data(why)
             self._keep(job.name, why)
             job.tell(replace(job.look, state=JobStatus.DONE, answer=why.completion, view=view))
         except CancelledError:
@@ -228,7 +228,7 @@ class JobQueue:
             self.shelf.put(name, why)
         except FileError as error:  # a full disk takes the link, not the answer
             say(str(error))
-        entry = {"id": name, "prompt": shortened(why.prompt, NAME_LENGTH), "completion": why.completion}
+        entry = {"id": name, "prompt": shorten(why.prompt, NAME_LENGTH), "completion": why.completion}
         self.history.appendleft(entry | {"method": why.method["id"], "created": why.created})
 
     def _forget(self) -> None:
@@ -262,6 +262,6 @@ class _Steps:
         self.check()
         look = replace(self.job.look, done=now.done, total=now.total)
         if isinstance(now.partial, Explanation) and time.monotonic() - self._drawn > REFINED:
-            look = replace(look, view=view_data(now.partial))
+            look = replace(look, view=to_view_data(now.partial))
             self._drawn = time.monotonic()
         self.job.tell(look)

@@ -8,8 +8,8 @@ from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
 
 from reagent.report.contents import Figure
-from reagent.views.plots import COLOUR, DPI, drawn, fonts, require_matplotlib
-from reagent.views.text import shortened, visible
+from reagent.views.plots import COLOUR, DPI, find_fonts, replace_missing_glyphs, require_matplotlib
+from reagent.views.text import sanitize, shorten
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,7 +36,7 @@ class Canvas:
 
     def name(self, text: str, length: int = NAME_LENGTH) -> str:
         """The text in one line, shortened, with only characters that can be drawn."""
-        return drawn(shortened(" ".join(visible(text).split()), length), self.drawable)
+        return replace_missing_glyphs(shorten(" ".join(sanitize(text).split()), length), self.drawable)
 
     def style_axes(self, axes: "Axes") -> None:
         axes.spines[["top", "right"]].set_visible(False)
@@ -77,7 +77,7 @@ def method_colour(method: str) -> str:
 
 @cache
 def _fonts() -> tuple[list[str], frozenset[int]]:
-    return fonts()
+    return find_fonts()
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from reagent.report.contents import Column, Figure, Report, Table, TableCell
 from reagent.report.formats.inline_svg import inline_svg, svg_width
-from reagent.views.text import visible
+from reagent.views.text import sanitize
 
 LONG = 48  # characters; longer cells may break into several lines
 MIN_WIDTH = 38  # rem of a figure on a phone, where it scrolls
@@ -30,7 +30,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("reagent.report", "assets"),
         autoescape=True,
-        finalize=_make_visible,
+        finalize=_sanitize,
         trim_blocks=True,
         undefined=StrictUndefined,
     )
@@ -49,14 +49,14 @@ def _environment() -> Environment:
     return environment
 
 
-def _make_visible(value: Any) -> Any:
+def _sanitize(value: Any) -> Any:
     """Replace characters that could hide text or change its direction."""
-    return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return sanitize(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _as_number(text: str) -> Markup:
     """A number with a true minus sign. Its marks hang out of the column, so that digits are aligned."""
-    text = visible(text)
+    text = sanitize(text)
     text = text.replace("-", "−") if text.startswith(("-", "[")) else text
     digits = text.rstrip("*†")
     marks = text[len(digits) :]

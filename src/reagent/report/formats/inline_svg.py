@@ -6,7 +6,7 @@ from markupsafe import Markup, escape
 
 from reagent.report.contents import Figure
 from reagent.report.figures.base import BACKGROUND, EDGE, INK, MUTED
-from reagent.views.text import visible
+from reagent.views.text import sanitize
 
 # Colours of the figures, and the CSS variables of the page that replace them.
 _VARIABLES = {INK: "var(--text)", MUTED: "var(--quiet)", EDGE: "var(--edge)", BACKGROUND: "var(--ground)"}
@@ -22,7 +22,7 @@ def inline_svg(figure: Figure) -> Markup:
     # Ids must be unique on the page, but two figures may use the same.
     body = re.sub(r'\bid="([^"]+)"', rf'id="{figure.id}-\1"', body)
     body = re.sub(r'(xlink:href="#|url\(#)', rf"\1{figure.id}-", body)
-    label = escape(visible(figure.title))
+    label = escape(sanitize(figure.title))
     return Markup(f'<svg viewBox="{_view_box(figure)}" role="img" aria-label="{label}">{body}')
 
 

@@ -5,8 +5,8 @@ from itertools import groupby
 from string import Template
 
 from reagent.report.contents import Column, Figure, Report, ShadedExample, Table, TableCell
-from reagent.views.latex import FULL, escaped
-from reagent.views.text import visible
+from reagent.views.latex import FULL, escape_latex
+from reagent.views.text import sanitize
 
 _TABLE = r"""% Needs \usepackage{booktabs,graphicx}. Scripts other than Latin need XeLaTeX or LuaLaTeX.
 \begin{table*}[htp]
@@ -83,7 +83,7 @@ def escape(text: str) -> str:
     >>> escape("π at 50 % ↓")
     '$\\\\pi$ at 50 \\\\% $\\\\downarrow$'
     """
-    return escaped(" ".join(visible(text).split())).translate(_SIGNS)
+    return escape_latex(" ".join(sanitize(text).split())).translate(_SIGNS)
 
 
 def render_table(table: Table) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from reagent.report.contents import Column, Figure, Report, Table, TableCell
-from reagent.views.text import visible
+from reagent.views.text import sanitize
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 
@@ -15,7 +15,7 @@ def escape(text: str) -> str:
     >>> escape("a|b_c\nd*")
     'a\\|b\\_c d\\*'
     """
-    return _SPECIAL.sub(r"\\\1", " ".join(visible(text).split()))
+    return _SPECIAL.sub(r"\\\1", " ".join(sanitize(text).split()))
 
 
 def render_table(table: Table) -> str:

@@ -1,8 +1,9 @@
-/* What the views share. All text goes in as text nodes; `data` is what reagent.views.html.view_data returns. */
+/* Functions that the views share. Text is inserted as text nodes only. `data` is the result of
+   reagent.views.html.to_view_data. */
 function reagentParts() {
   "use strict";
 
-  // Elements are named "div.kind": blocks are div, parts of a line span, foreign text bdi.
+  // A selector is "tag.kind": div for blocks, span for parts of a line, bdi for text from the prompt or a model.
   const make = (selector, text = "", attributes = {}) => {
     const [tag, kind] = selector.split(".");
     const node = document.createElement(tag);
@@ -14,10 +15,10 @@ function reagentParts() {
   const quoted = (text, title = text) =>
     make("bdi.label", text, { translate: "no", lang: "", ...(title === text ? {} : { title }) });
   const shortName = (data, position) => quoted(data.tokens[position].short, data.tokens[position].label);
-  const line = (parts) => parts.map(([text, foreign]) => (foreign ? quoted(text) : text));
+  const captionNodes = (parts) => parts.map(([text, isQuoted]) => (isQuoted ? quoted(text) : text));
   const score = (value) => (value > 0 && value < 0.0005 ? "<0.001" : value.toFixed(3));
 
-  // The positions of the context, most important first.
+  // The positions of the context that are not protected, most important first.
   const ranking = (data, target) =>
     data.scores[target]
       .map((_, position) => position)
@@ -26,7 +27,7 @@ function reagentParts() {
 
   // --- the running text ---
 
-  // Each message of a chat is a group of its own, beside its role. `describe` gives the attributes of a token.
+  // Each message of a chat is a group beside its role. `describe` returns the attributes of a token.
   const drawText = (context, data, target, describe) => {
     const largest = Math.max(0, ...data.scores[target]) || 1;
     const stop = data.inputs + target;
@@ -43,10 +44,10 @@ function reagentParts() {
         const weight = data.scores[target][position] / largest;
         node.classList.add("reagent-" + kind);
         if (data.tokens[position].protected) node.classList.add("reagent-protected");
-        if (data.rows[target].outline.length && weight < 0.05) node.classList.add("reagent-faint");
-        inked(node, text).style.setProperty("--weight", weight.toFixed(3));
+        if (data.rows[target].levels.length && weight < 0.05) node.classList.add("reagent-faint");
+        appendInk(node, text).style.setProperty("--weight", weight.toFixed(3));
       } else {
-        inked(into.appendChild(make("span.said")), text);
+        appendInk(into.appendChild(make("span.answer")), text);
         break;
       }
     }
@@ -54,17 +55,17 @@ function reagentParts() {
     reveal(context, ranking(data, target)[0]);
   };
 
-  // The space before a word stays unshaded, so that no sliver of it hangs at the end of a line.
-  const inked = (node, text) => {
+  // The space before a word has no shade, so that none is visible at the end of a line.
+  const appendInk = (node, text) => {
     const space = text.trim() ? text.length - text.trimStart().length : 0;
     node.append(text.slice(0, space));
     const ink = node.appendChild(make("span.ink"));
-    fill(ink, text.slice(space));
+    appendText(ink, text.slice(space));
     return ink;
   };
 
-  // A newline alone gets a mark, so that there is something to shade; the mark is not copied with the text.
-  const fill = (node, text) => {
+  // Newlines in a text of whitespace get a mark, so that the shade is visible. The mark is not copied with the text.
+  const appendText = (node, text) => {
     if (text.trim()) node.append(text);
     else {
       text.split("\n").forEach((spaces, index) => {
@@ -74,20 +75,20 @@ function reagentParts() {
     }
   };
 
-  // A long text scrolls inside its box; the page stays where it is.
+  // Scrolls a long text inside its box, without scrolling the page.
   const reveal = (context, position) => {
     const node = context.querySelector(`[data-position="${position}"]`);
     const above = node ? Math.max(0, context.clientHeight - node.offsetHeight) / 2 : 0;
     if (node) context.scrollTop = node.offsetTop - above;
   };
 
-  const legend = (most) => {
+  const legend = (largest) => {
     const node = make("div.legend", "score 0 ");
-    node.append(make("span.scale", "", { "aria-hidden": "true" }), most);
+    node.append(make("span.scale", "", { "aria-hidden": "true" }), largest);
     return node;
   };
 
-  // Outlines one position wherever it is drawn.
+  // Outlines one position in all places where it is drawn.
   const highlight = (element, position) => {
     for (const node of element.querySelectorAll("[data-position]")) {
       const same = Number(node.dataset.position) === position;
@@ -103,7 +104,7 @@ function reagentParts() {
     part.classList.add("reagent-" + kind);
     part.append(content);
   };
-  const nothing = (data) => make("div.hint", `No context ${data.noun} has any importance.`);
+  const emptyHint = (data) => make("div.hint", `No context ${data.noun} has any importance.`);
   const bar = (share) => {
     const node = make("div.fill");
     node.style.width = 100 * share + "%";
@@ -112,46 +113,46 @@ function reagentParts() {
 
   // --- the chosen output token ---
 
-  const startOf = (element, data) =>
+  const initialTarget = (element, data) =>
     Math.min(Number(element.dataset.target || data.focus), Math.max(0, data.scores.length - 1));
 
-  // The list to choose from, and the question that the choice asks; `flagged` lists show which rows have warnings.
-  const outputChooser = (data, choose, flagged) => {
+  // The list of output tokens and the question about the chosen one. With `showFlags`, tokens with warnings are marked.
+  const outputChooser = (data, choose, showFlags) => {
     const several = data.rows.length > 1;
     const hint = make("div.question", several ? "The output: choose a token" : "The output");
-    if (flagged && several && data.rows.some((row) => row.mild)) hint.append(` (${data.openSign} ranking still open)`);
+    if (showFlags && several && data.rows.some((row) => row.openRanking)) hint.append(` (${data.openSign} ranking still open)`);
     const list = make("div.choices", "", { role: "listbox", "aria-label": "Output tokens", "aria-orientation": "horizontal" });
     const heading = make("div.heading", "", { role: "heading", "aria-level": 2, "aria-live": "polite" });
-    data.rows.forEach(({ not, mild, warning }, index) => {
+    data.rows.forEach(({ contrast, openRanking, warning }, index) => {
       const choice = list.appendChild(make("span.choice", "", { role: "option" }));
       choice.append(shortName(data, data.inputs + index));
-      if (not) choice.append(" not ", quoted(not));
-      if (flagged && mild) choice.append(make("span.open", data.openSign, { role: "img", "aria-label": "ranking still open" }));
-      else if (flagged && warning) choice.append(make("span.flag", "⚠", { role: "img", "aria-label": "has a warning" }));
+      if (contrast) choice.append(" not ", quoted(contrast));
+      if (showFlags && openRanking) choice.append(make("span.open", data.openSign, { role: "img", "aria-label": "ranking still open" }));
+      else if (showFlags && warning) choice.append(make("span.flag", "⚠", { role: "img", "aria-label": "has a warning" }));
       choice.addEventListener("click", () => choose(index));
     });
-    arrows(list, ".reagent-choice", (_, index) => choose(index));
+    onArrowKeys(list, ".reagent-choice", (_, index) => choose(index));
     const show = (target) => {
       const row = data.rows[target];
       [...list.children].forEach((node, index) => {
         node.setAttribute("aria-selected", String(index === target));
         node.tabIndex = index === target ? 0 : -1;
       });
-      heading.replaceChildren(...line(row.question), row.chances && ` (${row.chances})`);
+      heading.replaceChildren(...captionNodes(row.question), row.probability && ` (${row.probability})`);
     };
     return { nodes: [hint, list, heading], show };
   };
 
-  const warn = (caution, data, row) => {
-    const sign = row.mild ? data.openSign : "⚠";
+  const showWarning = (caution, data, row) => {
+    const sign = row.openRanking ? data.openSign : "⚠";
     caution.textContent = row.warning && `${sign} This output ${row.warning}.`;
-    caution.classList.toggle("reagent-mild", row.mild);
+    caution.classList.toggle("reagent-mild", row.openRanking);
   };
 
   // --- the keyboard: one tab stop for each list, arrow keys inside it ---
 
   const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
-  const arrows = (list, selector, act) =>
+  const onArrowKeys = (list, selector, act) =>
     list.addEventListener("keydown", (event) => {
       const items = [...list.querySelectorAll(selector)];
       const at = items.indexOf(event.target.closest(selector));
@@ -166,9 +167,9 @@ function reagentParts() {
       act(items[next], next);
     });
 
-  // --- drawn again, as when results come in: the reader stays where they are ---
+  // --- redrawing, for example when results arrive: keeps the focus and the scroll positions ---
 
-  const again = (element, draw) => {
+  const redraw = (element, draw) => {
     const focused = document.activeElement;
     const kind = focused && element.contains(focused) ? "." + focused.classList[0] : null;
     const index = kind ? [...element.querySelectorAll(kind)].indexOf(focused) : -1;
@@ -183,23 +184,23 @@ function reagentParts() {
   };
 
   return {
-    make, quoted, shortName, line, score, ranking, drawText, reveal, legend, highlight, cell, nothing, bar,
-    startOf, outputChooser, warn, arrows, again,
+    make, quoted, shortName, captionNodes, score, ranking, drawText, reveal, legend, highlight, cell, emptyHint, bar,
+    initialTarget, outputChooser, showWarning, onArrowKeys, redraw,
   };
 }
 
-/* Draws one explanation into `element`, replacing what is there; calling it again keeps the chosen
-   output token, the one whose numbers are shown, and the keyboard's place. */
+/* Draws one explanation into `element` and replaces its content. A second call keeps the chosen output
+   token, the inspected context token, the focus and the scroll position. */
 function reagentView(element, data) {
   "use strict";
   const {
-    make, quoted, shortName, line, score, ranking, drawText, reveal, legend, highlight, cell, nothing, bar,
-    startOf, outputChooser, warn, arrows, again,
+    make, quoted, shortName, captionNodes, score, ranking, drawText, reveal, legend, highlight, cell, emptyHint, bar,
+    initialTarget, outputChooser, showWarning, onArrowKeys, redraw,
   } = reagentParts();
-  let target = startOf(element, data);
-  let row = null; // what is said about the chosen output token
+  let target = initialTarget(element, data);
+  let row = null; // the texts about the chosen output token
   let order = []; // positions of the context, most important first
-  let current = element.dataset.position ? Number(element.dataset.position) : null; // whose numbers are shown
+  let current = element.dataset.position ? Number(element.dataset.position) : null; // the inspected position
 
   const name = (position) => quoted(data.tokens[position].label);
   const signed = (value, error) => {
@@ -209,13 +210,13 @@ function reagentView(element, data) {
   const effect = (position) =>
     signed(data.effects[target][position], data.stderr.length ? data.stderr[target][position] : null);
   const effectHead = `effect${data.stderr.length ? " ± stderr" : ""}${data.unit ? ` (${data.unit})` : ""}`;
-  const openPlaces = (position) => row.open[position] || ""; // no errors: an empty row
+  const openRanks = (position) => row.openRanks[position] || ""; // the list is empty without standard errors
 
-  // --- what changes with the chosen output token ---
+  // --- parts that change with the chosen output token ---
 
   const rank = (position) =>
-    `rank ${openPlaces(position) || order.indexOf(position) + 1} of ${order.length}` +
-    (openPlaces(position) ? " (not settled)" : "");
+    `rank ${openRanks(position) || order.indexOf(position) + 1} of ${order.length}` +
+    (openRanks(position) ? " (not settled)" : "");
 
   const numbers = (position) => {
     const token = data.tokens[position];
@@ -236,7 +237,7 @@ function reagentView(element, data) {
     }));
     const first = context.querySelector(".reagent-token");
     if (first) first.tabIndex = 0;
-    context.setAttribute("role", first ? "listbox" : "group"); // a list of nothing is none
+    context.setAttribute("role", first ? "listbox" : "group"); // an empty listbox is not valid
   };
 
   const headRow = (texts) => {
@@ -245,9 +246,9 @@ function reagentView(element, data) {
     return node;
   };
 
-  const drawOutline = () => {
+  const drawLevels = () => {
     levels.replaceChildren();
-    for (const [noun, units] of row.outline) {
+    for (const [noun, units] of row.levels) {
       levels.append(headRow([noun, "score", ...(data.effects.length ? [effectHead] : [])]));
       for (const [short, full, value, change, error] of units) {
         const node = levels.appendChild(make("div.row", "", { role: "row" }));
@@ -259,30 +260,30 @@ function reagentView(element, data) {
   };
 
   const drawTop = () => {
-    const best = order.slice(0, data.listed).filter((position) => data.scores[target][position] > 0);
+    const best = order.slice(0, data.topCount).filter((position) => data.scores[target][position] > 0);
     const head = ["#", data.noun, "at", "score", ""];
     if (data.effects.length) head.push(effectHead);
     if (data.stderr.length) head.push("");
     const scale = effectScale(best);
     top.replaceChildren(headRow(head), ...best.map((position, index) => topRow(position, index + 1, scale)));
-    if (!best.length) top.replaceChildren(nothing(data));
+    if (!best.length) top.replaceChildren(emptyHint(data));
     top.setAttribute("role", best.length ? "table" : "group");
     notes.replaceChildren();
-    if (best.some(openPlaces)) notes.append(make("div.note", data.placesNote));
-    if (best.length && row.unitNote.length) notes.appendChild(make("div.note")).append(...line(row.unitNote));
-    instead.replaceChildren();
-    if (row.whatIf.length) instead.append(make("div.hint", "What the model would have said"));
+    if (best.some(openRanks)) notes.append(make("div.note", data.openRanksNote));
+    if (best.length && row.effectNote.length) notes.appendChild(make("div.note")).append(...captionNodes(row.effectNote));
+    whatIf.replaceChildren();
+    if (row.whatIf.length) whatIf.append(make("div.hint", "What the model would have answered"));
     for (const [position, parts] of row.whatIf) {
-      instead.appendChild(make("div.if", "", { "data-position": position })).append(...line(parts));
+      whatIf.appendChild(make("div.what-if-line", "", { "data-position": position })).append(...captionNodes(parts));
     }
   };
 
-  const topRow = (position, place, scale) => {
+  const topRow = (position, number, scale) => {
     const node = make("div.row", "", { role: "row", "data-position": position });
     const [value, largest] = [data.scores[target][position], data.scores[target][order[0]]];
-    const open = openPlaces(position);
-    const heard = open ? { role: "img", "aria-label": open.replace("–", " to ") + ", place not settled" } : {};
-    cell(node, "number", make("span.place", open || String(place), heard));
+    const open = openRanks(position);
+    const spoken = open ? { role: "img", "aria-label": open.replace("–", " to ") + ", rank not settled" } : {};
+    cell(node, "number", make("span.rank", open || String(number), spoken));
     cell(node, "name", shortName(data, position));
     cell(node, "number", String(position));
     cell(node, "number", score(value));
@@ -292,7 +293,7 @@ function reagentView(element, data) {
     return node;
   };
 
-  // The effect as a point with its standard error, on an axis that all rows share.
+  // Maps effects to percentages of the axis that all rows share.
   const effectScale = (positions) => {
     if (!data.stderr.length) return null;
     const ends = [-1, 1].flatMap((side) =>
@@ -303,6 +304,7 @@ function reagentView(element, data) {
     return (value) => (100 * (value - low)) / width;
   };
 
+  // The effect as a point, and its standard error as a line.
   const whisker = (position, scale) => {
     const [value, error] = [data.effects[target][position], data.stderr[target][position]];
     const axis = make("div.axis", "", { "aria-hidden": "true" });
@@ -321,10 +323,10 @@ function reagentView(element, data) {
     row = data.rows[target];
     order = ranking(data, target);
     chooser.show(target);
-    warn(caution, data, row);
-    most.textContent = score(Math.max(0, ...data.scores[target]));
+    showWarning(caution, data, row);
+    largest.textContent = score(Math.max(0, ...data.scores[target]));
     drawContext();
-    drawOutline();
+    drawLevels();
     drawTop();
     if (current !== null && current >= data.inputs + target) current = null;
     inspect(current);
@@ -334,7 +336,7 @@ function reagentView(element, data) {
     current = position;
     element.dataset.position = position ?? "";
     highlight(element, position);
-    if (position === null) readout.replaceChildren(`Point at a ${data.noun}, tap it or use the arrow keys to see its numbers.`);
+    if (position === null) readout.replaceChildren(`To see the numbers of a ${data.noun}, point at it, tap it or use the arrow keys.`);
     else readout.replaceChildren(name(position), " " + numbers(position));
   };
 
@@ -349,7 +351,7 @@ function reagentView(element, data) {
     }
   };
 
-  // --- the parts that stay ---
+  // --- parts that stay ---
 
   const facts = make("div.facts");
   for (const [label, value] of data.facts) {
@@ -363,33 +365,33 @@ function reagentView(element, data) {
   const chooser = outputChooser(data, choose, true);
   const caution = make("div.caution", "", { role: "status" });
   const context = make("div.context", "", { role: "listbox", "aria-label": `Context ${data.noun}s`, translate: "no", lang: "" });
-  const most = make("span.most");
+  const largest = make("span.largest");
   const readout = make("div.readout", "", { "aria-live": "polite" });
   const levels = make("div.levels", "", { role: "table", "aria-label": "Most important parts, coarse to fine" });
   const top = make("div.top", "", { role: "table", "aria-label": `Most important ${data.noun}s` });
   if (!["token", "word"].includes(data.noun)) top.classList.add("reagent-wordy");
   const notes = make("div.notes");
-  const instead = make("div.instead");
+  const whatIf = make("div.what-if");
 
-  arrows(context, ".reagent-token", (node) => inspect(Number(node.dataset.position)));
+  onArrowKeys(context, ".reagent-token", (node) => inspect(Number(node.dataset.position)));
   watch(context, "mouseover", "focusin", "click");
-  for (const list of [top, instead]) watch(list, "mouseover", "click");
-  again(element, () => {
-    element.replaceChildren(...chooser.nodes, caution, context, legend(most), readout, levels, top, notes, instead, facts);
+  for (const list of [top, whatIf]) watch(list, "mouseover", "click");
+  redraw(element, () => {
+    element.replaceChildren(...chooser.nodes, caution, context, legend(largest), readout, levels, top, notes, whatIf, facts);
     choose(target);
   });
 }
 
-/* Draws explanations of one answer by several methods into `element`; `list` is what
-   reagent.views.comparison.comparison_data returns. Opening a method shows its whole view. */
+/* Draws explanations of one output by several methods into `element`. `list` is the result of
+   reagent.views.comparison.to_view_data. An open method shows its whole view. */
 function reagentCompare(element, list) {
   "use strict";
-  const { make, shortName, score, ranking, drawText, legend, highlight, cell, nothing, bar, startOf, outputChooser, warn, again } =
+  const { make, shortName, score, ranking, drawText, legend, highlight, cell, emptyHint, bar, initialTarget, outputChooser, showWarning, redraw } =
     reagentParts();
   const first = list[0].view;
-  const opened = [...element.querySelectorAll(".reagent-details")].filter((details) => details.open);
-  const names = opened.map((details) => details.dataset.name);
-  let target = startOf(element, first);
+  const open = [...element.querySelectorAll(".reagent-details")].filter((details) => details.open);
+  const openNames = open.map((details) => details.dataset.name);
+  let target = initialTarget(element, first);
 
   const topRow = (data, position, best) => {
     const value = data.scores[target][position];
@@ -400,11 +402,11 @@ function reagentCompare(element, list) {
     return node;
   };
 
-  // A method's block, and what draws it for the chosen output token.
+  // The block of a method, and the function that draws it for the chosen output token.
   const block = ({ name, cost, view: data }) => {
     const node = make("div.method", "", { role: "group", "aria-label": name });
     const details = make("details.details", "", { "data-name": name });
-    details.open = names.includes(name);
+    details.open = openNames.includes(name);
     const summary = details.appendChild(make("summary.summary"));
     summary.append(make("bdi.method-name", name), " ", make("span.cost", cost));
     const full = details.appendChild(make("div.full"));
@@ -414,10 +416,10 @@ function reagentCompare(element, list) {
     node.append(details, caution, context, top);
     const draw = () => {
       const best = ranking(data, target).filter((position) => data.scores[target][position] > 0);
-      warn(caution, data, data.rows[target]);
+      showWarning(caution, data, data.rows[target]);
       drawText(context, data, target, (position) => ({ title: "score " + score(data.scores[target][position]) }));
       top.replaceChildren(...best.slice(0, 3).map((position) => topRow(data, position, best[0])));
-      if (!best.length) top.replaceChildren(nothing(data));
+      if (!best.length) top.replaceChildren(emptyHint(data));
       top.setAttribute("role", best.length ? "table" : "group");
       full.dataset.target = target;
       if (details.open) reagentView(full, data);
@@ -442,7 +444,7 @@ function reagentCompare(element, list) {
     const node = event.target.closest("[data-position]");
     highlight(methods, node ? Number(node.dataset.position) : null);
   });
-  again(element, () => {
+  redraw(element, () => {
     element.replaceChildren(...chooser.nodes, legend("each method’s largest"), methods);
     choose(target);
   });
