@@ -58,8 +58,11 @@ benchmark: $(STAMP)  ## measure speed and agreement (hours); JSON in docs/benchm
 	$(BIN)/python benchmarks/agreement.py --out docs/benchmarks/agreement.json > /dev/null
 	$(BIN)/python benchmarks/report.py docs/benchmarks
 
-study: $(STAMP)  ## tables and figures of the study, from its records in docs/study
-	@for run in docs/study/*.sqlite; do $(BIN)/reagent bench report $$run --out $${run%.sqlite}; done
+study: $(STAMP)  ## reports of the study from its records, into docs/study/NAME; refreshes docs/study/figures
+	@for run in docs/study/*.sqlite; do $(BIN)/reagent bench report $$run --out $${run%.sqlite} || exit 1; done
+	@for file in docs/study/figures/*.png; do \
+		name=$${file##*/}; cp docs/study/$${name%%-*}/figures/$${name#*-} $$file || exit 1; \
+	done
 
 clean:  ## remove what the other targets made, but not the model cache
 	rm -rf .venv build dist demo.html .pytest_cache .mypy_cache .ruff_cache

@@ -1,4 +1,4 @@
-"""Records with planted numbers: the right tables are known beforehand."""
+"""Records with planted numbers, for which the right tables follow."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,8 +16,8 @@ Numbers = Mapping[str, tuple[float, float]]  # by metric: the value, and random'
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What the report asks of a store, from a list."""
+class ListRecords:
+    """Records from a list instead of a store."""
 
     all: Sequence[Cell]
     about: Mapping[str, Any] = field(default_factory=lambda: {"suite": "planted", "kind": "study"})
@@ -39,9 +39,9 @@ def words(text: str) -> tuple[Token, ...]:
     return tuple(tokens)
 
 
-def explained(
+def make_explanation(
     prompt: str = PROMPT,
-    said: str = " Tokyo",
+    output: str = " Tokyo",
     top: str = " Japan",
     method: Mapping[str, Any] | None = None,
     replacer: str | None = "self",
@@ -51,7 +51,7 @@ def explained(
     stopped: str = "condition",
 ) -> Explanation:
     """Every word counts 1, the top one 10."""
-    inputs, outputs = words(prompt), words(said)[1:] if said.startswith(" ") else words(said)
+    inputs, outputs = words(prompt), words(output)[1:] if output.startswith(" ") else words(output)
     rows = []
     for t in range(len(outputs)):
         raw = [10.0 if token.text == top else 1.0 for token in (*inputs, *outputs[:t])]
@@ -61,7 +61,7 @@ def explained(
     cost = Cost(passes, 9, 0.5, passes, 0, 1, (sum(runs) if runs else steps,) * count, (stopped,) * count, all_runs)
     return Explanation(
         prompt=prompt,
-        completion=said,
+        completion=output,
         input=inputs,
         output=outputs,
         scores=tuple(rows),
@@ -77,7 +77,7 @@ def result(metric: str, value: float, random: float, measure: str = "hellinger",
     return Result(metric, measure, higher, value, 0.01, random, 0.01, draws=8, random_draws=8)
 
 
-def evaluated(why: Explanation, numbers: Numbers, marked: bool = False, level: str = "token") -> Evaluation:
+def make_evaluation(why: Explanation, numbers: Numbers, marked: bool = False, level: str = "token") -> Evaluation:
     measures = {"lds": "spearman", "ante": "found", "no_d": "found"}
     results = [
         result(metric, value, random, measures.get(metric, "hellinger"), metric != "sufficiency")
@@ -116,7 +116,7 @@ def cell(
     """One cell; without numbers it has no evaluation, with an error it failed. `about` describes the explanation."""
     settings = dict(about.pop("settings", {}))
     if why is None and error is None:
-        why = explained(method={"id": method, **settings}, **about)
+        why = make_explanation(method={"id": method, **settings}, **about)
     named = label or method
     return Cell(
         key=f"{model}/{dataset}/{example}/{named}/{seed}",
@@ -133,7 +133,7 @@ def cell(
         status="failed" if error is not None else "done",
         error=error,
         explanation=why,
-        evaluation=None if why is None or numbers is None else evaluated(why, numbers, marked, level),
+        evaluation=None if why is None or numbers is None else make_evaluation(why, numbers, marked, level),
         seconds=0.5,
     )
 
@@ -143,7 +143,7 @@ def several(count: int, numbers: Iterable[Numbers], **about: Any) -> list[Cell]:
     return [replace(cell(given, example=i, **about)) for i, given in zip(range(count), numbers, strict=True)]
 
 
-def stored(path: Path, cells: Sequence[Cell], facts: Mapping[str, Any] | None = None) -> Path:
+def write_store(path: Path, cells: Sequence[Cell], facts: Mapping[str, Any] | None = None) -> Path:
     """A real file with these cells."""
     with Store.open(path, write=True) as store:
         store.begin(facts or {"suite": "planted", "kind": "study", "created": "2026-01-01T00:00:00+00:00"})

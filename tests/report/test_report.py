@@ -1,4 +1,4 @@
-"""Whole reports: what is written, that it is safe and whole, and that odd runs are told of."""
+"""Whole reports: their files, their safety, and reports of unusual runs."""
 
 import csv
 import json
@@ -14,8 +14,8 @@ import pytest
 
 from reagent.bench.records import Cell
 from reagent.errors import FileError, InputError
-from reagent.report import report_files, write_report
-from report.runs import PROMPT, Kept, cell, explained, several, stored
+from reagent.report import render_files, write_report
+from report.runs import PROMPT, ListRecords, cell, make_explanation, several, write_store
 from views.browser import Reader
 from views.samples import HOSTILE
 
@@ -40,7 +40,7 @@ def study() -> list[Cell]:
         steps = 2 if method == "greedy" else 64
         cells += several(3, given, method=method, passes=passes, marked=True, steps=steps)
         given = [{"soft_ns": (0.2, 0.1), "soft_nc": (0.15, 0.1)}] * 2
-        about = {"dataset": "wikibio", "level": "sequence", "said": LATER, "passes": passes}
+        about = {"dataset": "wikibio", "level": "sequence", "output": LATER, "passes": passes}
         cells += several(2, given, method=method, **about)
     return [*cells, cell(example=3, method="lime", error="out of memory")]
 
@@ -48,7 +48,7 @@ def study() -> list[Cell]:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    written = write_report(stored(folder / "run.sqlite", study()), folder / "out")
+    written = write_report(write_store(folder / "run.sqlite", study()), folder / "out")
     assert written[0] == (folder / "out" / "index.html").resolve()
     assert all(path.is_file() for path in written)
     return folder / "out"
@@ -89,7 +89,7 @@ def test_csv_and_parquet_hold_the_same_long_form(report: Path) -> None:
     assert values.filter(polars.col("metric") == "soft_ns").height == 4 * 5
 
 
-def test_the_page_stands_alone(report: Path) -> None:
+def test_the_page_is_self_contained(report: Path) -> None:
     page = Reader((report / "index.html").read_text())
     links = [attributes["href"] for tag, attributes in page.elements if tag == "a"]
     ids = {attributes.get("id") for _, attributes in page.elements}
@@ -104,10 +104,10 @@ def test_the_page_stands_alone(report: Path) -> None:
     assert len(ids) == len([a for _, a in page.elements if a.get("id")]) + 1, "an id is used twice"
 
 
-def test_what_is_left_out_is_told(report: Path) -> None:
+def test_missing_parts_are_listed_with_the_reason(report: Path) -> None:
     source = (report / "index.html").read_text()
     assert "Left out" in source
-    assert "none of the models is one of its six" in source
+    assert "no model is one of the paper’s six" in source
     assert "out of memory" in source
 
 
@@ -116,7 +116,7 @@ def test_running_again_replaces_the_report_and_nothing_else(report: Path, tmp_pa
     shutil.copytree(report, out)
     (out / "mine.txt").write_text("mine")
     (out / "tables" / "mine.tex").write_text("mine")
-    write_report(stored(tmp_path / "small.sqlite", [cell({"soft_ns": (0.2, 0.1)})]), out)
+    write_report(write_store(tmp_path / "small.sqlite", [cell({"soft_ns": (0.2, 0.1)})]), out)
     assert (out / "mine.txt").read_text() == "mine"
     assert (out / "tables" / "mine.tex").read_text() == "mine"
     assert not (out / "tables" / "lds.tex").exists()
@@ -127,27 +127,27 @@ def test_running_again_replaces_the_report_and_nothing_else(report: Path, tmp_pa
     }  # fmt: skip
 
 
-def test_a_list_that_names_other_folders_is_not_believed(tmp_path: Path) -> None:
+def test_a_manifest_that_names_other_folders_is_ignored(tmp_path: Path) -> None:
     out, other = tmp_path / "out", tmp_path / "precious.txt"
     out.mkdir()
     other.write_text("mine")
     names = ["../precious.txt", str(other), "deep/er/file"]
     (out / "report.json").write_text(json.dumps({"schema": "reagent.report/1", "files": names}))
-    write_report(stored(tmp_path / "run.sqlite", [cell({"soft_ns": (0.2, 0.1)})]), out)
+    write_report(write_store(tmp_path / "run.sqlite", [cell({"soft_ns": (0.2, 0.1)})]), out)
     assert other.read_text() == "mine"
 
 
 def test_two_reports_of_one_run_are_equal() -> None:
     cells = [cell(ALL, method=method, marked=True) for method in ("reagent", "lime")]
-    assert report_files(Kept(cells), "run") == report_files(Kept(cells[::-1]), "run")
+    assert render_files(ListRecords(cells), "run") == render_files(ListRecords(cells[::-1]), "run")
 
 
-# --- odd runs ---
+# --- unusual runs ---
 
 
 def test_an_empty_run_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nothing to report.*run its suite first"):
-        write_report(stored(tmp_path / "empty.sqlite", []), tmp_path / "out")
+        write_report(write_store(tmp_path / "empty.sqlite", []), tmp_path / "out")
     assert not (tmp_path / "out").exists()
     with pytest.raises(FileError, match="there is no file"):
         write_report(tmp_path / "none.sqlite", tmp_path / "out")
@@ -156,52 +156,52 @@ def test_an_empty_run_is_one_clear_line(tmp_path: Path) -> None:
 def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("mine")
     with pytest.raises(FileError, match="it is a file; give a folder"):
-        write_report(stored(tmp_path / "run.sqlite", [cell({"soft_ns": (0.2, 0.1)})]), tmp_path / "out")
+        write_report(write_store(tmp_path / "run.sqlite", [cell({"soft_ns": (0.2, 0.1)})]), tmp_path / "out")
     assert (tmp_path / "out").read_text() == "mine"
 
 
-ODD = {
+UNUSUAL = {
     "only failures": [cell(example=i, error="the model did not load") for i in range(3)],
     "one example": [cell(ALL, marked=True)],
     "no metrics at all": [cell(None), cell(None, method="lime")],
     "no evaluated metric": [cell({})],
     "all zero": [cell({"soft_ns": (0.0, 0.0), "soft_nc": (0.0, 0.1)}, example=i) for i in range(3)],
     "negative": [cell({"comprehensiveness": (-0.1, 0.1), "lds": (-0.5, 0.0)}, example=i) for i in range(3)],
-    "one word": [cell({"soft_ns": (0.2, 0.1)}, why=explained("Hi", " there"))],
-    "long": [cell({"soft_ns": (0.2, 0.1)}, why=explained("so " * 400 + "it", " goes"), passes=1)],
+    "one word": [cell({"soft_ns": (0.2, 0.1)}, why=make_explanation("Hi", " there"))],
+    "long": [cell({"soft_ns": (0.2, 0.1)}, why=make_explanation("so " * 400 + "it", " goes"), passes=1)],
     "different metrics": [cell({"soft_ns": (0.2, 0.1)}), cell({"lds": (0.2, 0.0)}, method="lime")],
 }
 
 
-@pytest.mark.parametrize("name", ODD)
-def test_odd_runs_have_a_report_too(name: str) -> None:
-    files = report_files(Kept(ODD[name]), "run")
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_unusual_runs_have_a_report(name: str) -> None:
+    files = render_files(ListRecords(UNUSUAL[name]), "run")
     page = str(files["index.html"])
     words = " ".join(text for texts in Reader(page).texts.values() for text in texts)
     assert not re.search(NOT_A_NUMBER, words)
     assert "Left out" in page
 
 
-def test_only_failures_are_told_with_their_reason() -> None:
-    files = report_files(Kept(ODD["only failures"]), "run")
+def test_a_run_of_failures_lists_their_errors() -> None:
+    files = render_files(ListRecords(UNUSUAL["only failures"]), "run")
     assert "the model did not load" in str(files["tables/failures.md"])
     assert "No cell is done, 3 failed" in str(files["index.html"])
     assert not any(name.startswith("figures/") for name in files)
 
 
-# --- hostile words ---
+# --- hostile text ---
 
 
 @pytest.fixture(scope="module")
 def hostile() -> list[Cell]:
     names = {"model": HOSTILE, "dataset": f"data {HOSTILE}", "label": f"& {HOSTILE} | $x_{{"}
     words = f"50% of {HOSTILE.replace(' ', '_')} \\input{{x}} ~^ #1 end"
-    cells = [cell(ALL, example=f"{HOSTILE}{i}", why=explained(words, " said_$"), **names) for i in range(2)]
+    cells = [cell(ALL, example=f"{HOSTILE}{i}", why=make_explanation(words, " said_$"), **names) for i in range(2)]
     return [*cells, cell(example="x", error=f"{HOSTILE}\n| a | b |", **names)]
 
 
-def test_hostile_words_are_words(hostile: list[Cell]) -> None:
-    files = report_files(Kept(hostile), "run")
+def test_hostile_text_is_escaped(hostile: list[Cell]) -> None:
+    files = render_files(ListRecords(hostile), "run")
     page = Reader(str(files["index.html"]))
     assert "script" not in page.tags()
     assert all(not tag.startswith("red") for tag in page.tags())
@@ -217,7 +217,7 @@ def test_hostile_words_are_words(hostile: list[Cell]) -> None:
 def test_the_document_compiles(hostile: list[Cell], report: Path, tmp_path: Path) -> None:
     for folder in (report, tmp_path):
         if folder == tmp_path:
-            for name, content in report_files(Kept(hostile), "run").items():
+            for name, content in render_files(ListRecords(hostile), "run").items():
                 (tmp_path / name).parent.mkdir(exist_ok=True)
                 (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
         command = [
@@ -233,14 +233,14 @@ def test_the_document_compiles(hostile: list[Cell], report: Path, tmp_path: Path
 
 def test_prompts_are_shown_as_they_are() -> None:
     odd = "a <b>bold</b> & “quoted” שלום 漢字 _x_"
-    files = report_files(Kept([cell({"soft_ns": (0.2, 0.1)}, why=explained(odd, " ok"))]), "run")
+    files = render_files(ListRecords([cell({"soft_ns": (0.2, 0.1)}, why=make_explanation(odd, " ok"))]), "run")
     shown = "".join(Reader(str(files["index.html"])).texts["span"])
     assert "<b>bold</b>" in shown
     assert "漢字" in shown
 
 
 def test_real_explanations_and_evaluations(tmp_path: Path) -> None:
-    """From a real method and real metrics on a model whose parts are known: what it is made of comes out on top."""
+    """Real methods and metrics on a model with known parts: ReAGent must be better than random."""
     from metrics.planted import PROMPT as WORDS
     from metrics.planted import TARGET, Planted
     from reagent.api.evaluate import evaluate_together
@@ -250,15 +250,17 @@ def test_real_explanations_and_evaluations(tmp_path: Path) -> None:
     model, cells = Planted(), []
     for seed in range(3):
         methods = {"reagent": "random", "occlusion": "random", "random": "auto"}
-        found = [explain(model, WORDS, target=TARGET, method=m, replacer=r, seed=seed) for m, r in methods.items()]
+        explanations = [
+            explain(model, WORDS, target=TARGET, method=m, replacer=r, seed=seed) for m, r in methods.items()
+        ]
         settings = EvaluationConfig(
             metrics=["soft_ns", "soft_nc", "lds"], draws=16, probes=16, replacer="random", seed=seed
         )
-        for why, evaluation in zip(found, evaluate_together(model, found, settings), strict=True):
+        for why, evaluation in zip(explanations, evaluate_together(model, explanations, settings), strict=True):
             method = str(why.method["id"])
             empty = cell(None, example=seed, method=method, why=why)
             cells.append(replace(empty, evaluation=evaluation))
-    write_report(stored(tmp_path / "run.sqlite", cells), tmp_path / "out")
+    write_report(write_store(tmp_path / "run.sqlite", cells), tmp_path / "out")
     lines = csv.DictReader((tmp_path / "out" / "data" / "results.csv").read_text().splitlines())
     ratios = {line["label"]: float(line["log_ratio"]) for line in lines if line["metric"] == "soft_nc"}
     assert ratios["reagent"] > 0.1

@@ -1,4 +1,4 @@
-"""Planted numbers must come out as the right tables."""
+"""Planted numbers must give the right tables."""
 
 import math
 from dataclasses import replace
@@ -6,29 +6,30 @@ from dataclasses import replace
 import pytest
 
 from reagent.bench.records import Cell
-from reagent.report.analysis import MARKED, REPLACED, SOFT, Family, Finding, findings
-from reagent.report.load import Run, read, without_stages
-from reagent.report.tables.ablations import variant_tables
-from reagent.report.tables.base import Missing, Table
-from reagent.report.tables.leaderboard import best_table, same_examples
-from reagent.report.tables.pairwise import pairwise_tables, pairwise_tests
+from reagent.report.analysis import RATIONALES, REPLACEMENT, SOFT, EntryResult, MetricFamily, compare_with_random
+from reagent.report.contents import Missing, Table
+from reagent.report.load import Run, load_run, without_curve_points
+from reagent.report.tables.ablations import ablation_tables
+from reagent.report.tables.cost import cost_table
+from reagent.report.tables.leaderboard import leaderboard_table, same_examples_table
+from reagent.report.tables.pairwise import pairwise_table, run_pairwise_tests
 from reagent.report.tables.rationales import rationale_tables
+from reagent.report.tables.results import average_tables, full_table, lds_table, paper_table
 from reagent.report.tables.sharpness import sharpness_table
-from reagent.report.tables.study import averages, beside_the_paper, cost_table, full_table, lds_table
-from report.runs import PROMPT, Kept, cell, explained, several
+from report.runs import PROMPT, ListRecords, cell, make_explanation, several
 
 DOUBLE = [{"soft_ns": (2 * v, v), "soft_nc": (v, v)} for v in (0.1, 0.11, 0.12, 0.13, 0.14, 0.15, 0.16, 0.17)]
 EQUAL = [{"soft_ns": (0.1 + d, 0.1), "soft_nc": (0.2, 0.1)} for d in (0.02, -0.02) * 4]
 
 
-def numbers(cells: list[Cell]) -> tuple[Run, list[Finding]]:
-    run = read(Kept(cells))
-    return run, findings(run)
+def numbers(cells: list[Cell]) -> tuple[Run, list[EntryResult]]:
+    run = load_run(ListRecords(cells))
+    return run, compare_with_random(run)
 
 
-def head_to_head(cells: list[Cell], family: Family) -> Table | Missing:
-    run, found = numbers(cells)
-    return pairwise_tables(run, pairwise_tests(run, found), family)
+def pairwise(cells: list[Cell], family: MetricFamily) -> Table | Missing:
+    run, results = numbers(cells)
+    return pairwise_table(run, run_pairwise_tests(run, results), family)
 
 
 def texts(table: Table | Missing) -> list[list[str]]:
@@ -64,24 +65,24 @@ def test_what_is_significant_only_before_the_correction_has_a_mark() -> None:
 
 
 def test_the_asterisk_is_the_wilcoxon_test() -> None:
-    run, found = numbers(study())
-    p = {(f.label, f.comparison.metric): f.comparison.wilcoxon.p for f in found}
+    run, results = numbers(study())
+    p = {(f.label, f.comparison.metric): f.comparison.wilcoxon.p for f in results}
     assert p["reagent", "soft_ns"] == pytest.approx(2 / 2**8)
     assert p["reagent", "soft_nc"] == 1
     assert p["lime", "soft_ns"] > 0.05
-    record = next(r for r in full_table(run, found, SOFT).records if r["p"] == p["reagent", "soft_ns"])  # type: ignore[union-attr]
+    record = next(r for r in full_table(run, results, SOFT).records if r["p"] == p["reagent", "soft_ns"])  # type: ignore[union-attr]
     assert record["adjusted_p"] == pytest.approx(4 / 2**8)  # Holm: two tests of Soft-NS, one per method
     assert record["log_ratio_low"] == pytest.approx(math.log(2))
     assert record["significant"]
 
 
 def test_the_best_average_of_a_column_is_bold_also_where_lower_is_better() -> None:
-    over_models, _ = averages(*numbers(study()), SOFT)
+    over_models, _ = average_tables(*numbers(study()), SOFT)
     assert bold(over_models) == ["0.693", "0.693"]
     low, high = ({"sufficiency": (0.05, 0.1)}, {"sufficiency": (0.2, 0.1)})
     cells = [*several(3, [low] * 3, method="reagent"), *several(3, [high] * 3, method="lime")]
-    run, found = numbers(cells)
-    table, _ = averages(run, found, REPLACED)
+    run, results = numbers(cells)
+    table, _ = average_tables(run, results, REPLACEMENT)
     assert bold(table) == ["-0.693"]
     assert any("lower is better" in note for note in table.notes)
 
@@ -93,7 +94,7 @@ def test_averages_over_models_and_tasks_are_means_of_log_ratios() -> None:
             level = "token" if dataset == "longra" else "sequence"
             given = [{"soft_ns": (0.01 * times * more, 0.01)}] * 3
             cells += several(3, given, model=model, dataset=dataset, level=level, method=method)
-    by_task, by_model = averages(*numbers(cells), SOFT)
+    by_task, by_model = average_tables(*numbers(cells), SOFT)
     two = math.log(2)
     assert texts(by_task)[0] == ["reagent", f"{2 * two:.3f}", f"{3 * two:.3f}"]
     assert texts(by_model)[0] == ["reagent", f"{1.5 * two:.3f}", f"{3.5 * two:.3f}"]
@@ -105,22 +106,22 @@ def test_what_is_missing_somewhere_is_marked_and_never_best() -> None:
     good, poor = {"soft_ns": (0.9, 0.1)}, {"soft_ns": (0.2, 0.1)}
     cells = [*several(4, [poor] * 4, method="lime"), *several(3, [good] * 3, method="reagent")]
     cells.append(cell(example=3, method="reagent", error="out of memory"))
-    run, found = numbers(cells)
-    over_models, _ = averages(run, found, SOFT)
+    run, results = numbers(cells)
+    over_models, _ = average_tables(run, results, SOFT)
     assert bold(over_models) == []
     assert texts(over_models)[0][1].endswith("†")
-    assert texts(full_table(run, found, SOFT))[0][2].endswith("†")
+    assert texts(full_table(run, results, SOFT))[0][2].endswith("†")
 
 
-def test_seeds_are_no_cases() -> None:
+def test_seeds_are_averaged_and_are_not_cases() -> None:
     cells = [
         replace(c, seed=seed)
         for seed, value in enumerate((0.1, 0.3))
         for c in several(4, [{"soft_ns": (value, 0.1)}] * 4)
     ]
-    _, found = numbers(cells)
-    assert [(f.comparison.cases, f.seeds) for f in found] == [(4, 2)]
-    assert found[0].log_ratio == pytest.approx(math.log(2))
+    _, results = numbers(cells)
+    assert [(f.comparison.cases, f.seeds) for f in results] == [(4, 2)]
+    assert results[0].log_ratio == pytest.approx(math.log(2))
 
 
 def test_one_example_has_no_interval() -> None:
@@ -135,20 +136,20 @@ def test_the_order_of_the_records_changes_nothing() -> None:
     assert first == again
 
 
-def test_a_ratio_without_a_logarithm_is_said() -> None:
-    run, found = numbers(several(3, [{"soft_ns": (0.0, 0.1)}] * 3))
-    table = full_table(run, found, SOFT)
+def test_a_ratio_without_a_logarithm_has_a_note() -> None:
+    run, results = numbers(several(3, [{"soft_ns": (0.0, 0.1)}] * 3))
+    table = full_table(run, results, SOFT)
     assert texts(table)[0][2].startswith("–")
-    assert any("no logarithm" in note for note in table.notes)  # type: ignore[union-attr]
+    assert any("undefined" in note for note in table.notes)  # type: ignore[union-attr]
 
 
 def test_missing_metrics_are_named() -> None:
-    run, found = numbers([cell({"ante": (1.0, 0.3)})])
-    missing = full_table(run, found, SOFT)
+    run, results = numbers([cell({"ante": (1.0, 0.3)})])
+    missing = full_table(run, results, SOFT)
     assert isinstance(missing, Missing)
     assert "Soft-NS" in missing.reason
-    assert list(averages(run, found, SOFT)) == []
-    assert isinstance(lds_table(run, found), Missing)
+    assert list(average_tables(run, results, SOFT)) == []
+    assert isinstance(lds_table(run, results), Missing)
 
 
 def test_correlations_have_means_and_no_ratios() -> None:
@@ -160,11 +161,11 @@ def test_correlations_have_means_and_no_ratios() -> None:
 # --- the paper ---
 
 
-def test_the_papers_numbers_stand_beside_ours() -> None:
+def test_the_numbers_of_the_paper_are_next_to_ours() -> None:
     model = "openai-community/gpt2-medium"
     entries = {"reagent": {"settings": {"preset": "paper"}}, "attention_last": {}, "shapley": {}}
     cells = [c for method, about in entries.items() for c in several(8, DOUBLE, model=model, method=method, **about)]
-    table = beside_the_paper(*numbers(cells))
+    table = paper_table(*numbers(cells))
     assert texts(table) == [
         ["gpt2-medium (GPT2-354M)", "reagent", "0.693", "2.090", "0.000*", "4.009"],
         ["gpt2-medium (GPT2-354M)", "attention_last", "0.693", "-0.098*", "0.000*", "-0.281*"],
@@ -173,21 +174,27 @@ def test_the_papers_numbers_stand_beside_ours() -> None:
 
 
 def test_another_model_or_preset_has_no_published_number() -> None:
-    assert isinstance(beside_the_paper(*numbers(study())), Missing)
+    assert isinstance(paper_table(*numbers(study())), Missing)
     fast = several(3, DOUBLE[:3], model="gpt2-xl", settings={"preset": "fast"})
-    assert isinstance(beside_the_paper(*numbers(fast)), Missing)
+    assert isinstance(paper_table(*numbers(fast)), Missing)
 
 
 def test_all_published_numbers_are_there() -> None:
-    from reagent.report.paper_results import MODELS, full_results, hyperparameters, rationales, replacers
+    from reagent.report.paper_results import (
+        MODELS,
+        load_full_results,
+        load_hyperparameters,
+        load_rationales,
+        load_replacers,
+    )
 
-    assert len(full_results()) == 6 * 8 * 3 * 2
-    assert {key[0] for key in full_results()} == set(MODELS.values()) == {key[0] for key in replacers()}
-    assert full_results()["OPT-6.7B", "reagent", "wikibio", "soft_nc"] == (3.13, True)
-    assert not full_results()["GPT-J-6B", "attention", "longra", "soft_nc"].significant
-    assert len(replacers()) == 18
-    assert sum(map(len, hyperparameters().values())) == 7
-    assert len(rationales()) == 8
+    assert len(load_full_results()) == 6 * 8 * 3 * 2
+    assert {key[0] for key in load_full_results()} == set(MODELS.values()) == {key[0] for key in load_replacers()}
+    assert load_full_results()["OPT-6.7B", "reagent", "wikibio", "soft_nc"] == (3.13, True)
+    assert not load_full_results()["GPT-J-6B", "attention", "longra", "soft_nc"].significant
+    assert len(load_replacers()) == 18
+    assert sum(map(len, load_hyperparameters().values())) == 7
+    assert len(load_rationales()) == 8
 
 
 # --- rationales ---
@@ -219,22 +226,22 @@ def test_rationales_are_as_long_as_greedys() -> None:
     chance = f"{1 / units:.3f}"
     assert rows["reagent"] == ["1.000", chance, "1.000", f"{1 - 7 / units:.3f}"]
     assert rows["lime"][0] == "0.000"
-    assert rows["lime"][2] == "0.000"  # "piano" stands in the distractor
+    assert rows["lime"][2] == "0.000"  # "piano" is in the distractor
     assert bold(marked).count("1.000") >= 4
 
 
 def test_without_a_greedy_search_its_lengths_are_left_out() -> None:
     marked, lengths = rationale_tables(*numbers([cell(MARKS, marked=True)]))
     assert isinstance(marked, Table)
-    assert {column.over for column in marked.columns} == {"", "5 units"}
+    assert {column.group for column in marked.columns} == {"", "5 units"}
     assert any("no greedy search" in note for note in marked.notes)
     assert isinstance(lengths, Missing)
 
 
 def test_length_over_the_smallest_there_is() -> None:
     cells = []
-    for example, (found, smallest) in enumerate([(3, 2), (2, 2), (4, 1)]):
-        cells += [cell(MARKS, example=example, **greedy(found))]  # type: ignore[arg-type]
+    for example, (length, smallest) in enumerate([(3, 2), (2, 2), (4, 1)]):
+        cells += [cell(MARKS, example=example, **greedy(length))]  # type: ignore[arg-type]
         cells += [cell(MARKS, example=example, **greedy(smallest, True))]  # type: ignore[arg-type]
     cells.append(cell(MARKS, example=3, **greedy(9)))  # type: ignore[arg-type]
     cells.append(cell(example=3, method="greedy", label="exhaustive", error="too many sets"))
@@ -244,7 +251,7 @@ def test_length_over_the_smallest_there_is() -> None:
     assert "1 exhaustive searches failed" in lengths.notes[0]  # type: ignore[union-attr]
 
 
-# --- variants ---
+# --- ablations ---
 
 
 def test_replacers_have_steps_their_spread_and_log_ratios() -> None:
@@ -255,7 +262,7 @@ def test_replacers_have_steps_their_spread_and_log_ratios() -> None:
         stopped = "maximum" if replacer == "random" else "condition"
         about = {"settings": settings, "replacer": replacer, "runs": runs, "stopped": stopped, "label": replacer}
         cells += several(3, given, model="gpt2-xl", **about)
-    replaced, settings_table = variant_tables(*numbers(cells))
+    replaced, settings_table = ablation_tables(*numbers(cells))
     rows = {row[3]: row[4:] for row in texts(replaced)}
     assert rows["roberta"] == ["200", "86.6", "1.00", "0.000*", "0.693*", "239", "701", "1.215", "5.105"]
     assert rows["random"][:3] == ["4,000", "866", "0.00"]
@@ -271,51 +278,55 @@ def test_hyperparameters_are_read_from_the_records() -> None:
         given = [{"soft_ns": (value, 0.1), "soft_nc": (value, 0.1)}] * 2
         about = {"settings": settings, "label": f"r={ratio}", "replacer": "roberta", "runs": (10, 20, 30)}
         cells += several(2, given, model="gpt2-medium", **about)
-    _, table = variant_tables(*numbers(cells))
+    _, table = ablation_tables(*numbers(cells))
     assert [row[4:9] for row in texts(table)] == [["0.1", "3000", "3", "0.3", "3"], ["0.3", "3000", "3", "0.3", "3"]]
     assert texts(table)[1][-2:] == ["1.752 or 2.406", "2.170 or 1.481"]
     assert bold(table) == ["1.386*", "1.386*"]
 
 
-def test_points_of_a_curve_are_no_entries_of_their_own() -> None:
+def test_points_of_a_curve_are_not_entries() -> None:
     cells = []
     for steps in (50, 100, 150):
         settings = {"preset": "paper", "ratio": 0.3, "max_steps": steps, "runs": 1, "stop": False}
         cells += several(2, [{"soft_ns": (0.2, 0.1)}] * 2, label=f"roberta {steps}", settings=settings)
-    run = without_stages(read(Kept(cells)))
+    run = without_curve_points(load_run(ListRecords(cells)))
     assert run.labels == ["roberta 150"]
 
 
 def test_cost_is_the_mean_over_cells() -> None:
-    cells = [cell({}, example=i, why=explained(passes=passes)) for i, passes in enumerate((100, 300))]
-    assert texts(cost_table(read(Kept(cells)))) == [
+    cells = [cell({}, example=i, why=make_explanation(passes=passes)) for i, passes in enumerate((100, 300))]
+    assert texts(cost_table(load_run(ListRecords(cells)))) == [
         ["longra", "reagent", "2", "200", "100", "300", "0.50", "–", "2 condition"]
     ]
 
 
-def test_cost_is_told_task_by_task_with_how_searches_ended() -> None:
+def test_cost_is_listed_by_task_with_the_stop_reasons() -> None:
     ends = ["settled", "unsettled", "settled"]
-    cells = [cell({}, example=i, why=explained(stopped=end)) for i, end in enumerate(ends)]
-    cells += [cell({}, dataset="tellmewhy", example=0, method="lime", why=explained(passes=258, stopped="fixed"))]
-    found = [[row[0], row[1], row[3], row[-1]] for row in texts(cost_table(read(Kept(cells))))]
-    assert found == [["longra", "reagent", "100", "2 settled, 1 unsettled"], ["tellmewhy", "lime", "258", ""]]
+    cells = [cell({}, example=i, why=make_explanation(stopped=end)) for i, end in enumerate(ends)]
+    cells += [
+        cell({}, dataset="tellmewhy", example=0, method="lime", why=make_explanation(passes=258, stopped="fixed"))
+    ]
+    rows = [[row[0], row[1], row[3], row[-1]] for row in texts(cost_table(load_run(ListRecords(cells))))]
+    assert rows == [["longra", "reagent", "100", "2 settled, 1 unsettled"], ["tellmewhy", "lime", "258", ""]]
 
 
-def test_cost_says_how_sure_one_is_of_the_largest_effect() -> None:
-    why = explained()
+def test_cost_has_the_error_of_the_largest_effect() -> None:
+    why = make_explanation()
     cells = []
     for i, share in enumerate((0.1, 0.2, 0.9)):
-        told = replace(why, effects=why.scores, stderr=tuple(tuple(share * x for x in row) for row in why.scores))
-        cells.append(cell({}, example=i, why=told))
-    assert texts(cost_table(read(Kept(cells))))[0][-2] == "20%"
+        with_errors = replace(
+            why, effects=why.scores, stderr=tuple(tuple(share * x for x in row) for row in why.scores)
+        )
+        cells.append(cell({}, example=i, why=with_errors))
+    assert texts(cost_table(load_run(ListRecords(cells))))[0][-2] == "20%"
 
 
-def test_two_methods_meet_on_the_examples_that_both_have() -> None:
+def test_pairwise_tests_use_the_examples_that_both_have() -> None:
     more = [{"sufficiency": (0.1 + 0.01 * i, 0.3)} for i in range(8)]
     less = [{"sufficiency": (0.3 + 0.01 * i, 0.3)} for i in range(6)]
     cells = [*several(8, more, method="reagent"), *several(6, less, method="lime")]
-    table = head_to_head(cells, REPLACED)
-    # Less change is better here, so that the difference is turned round: above 0 the first is better.
+    table = pairwise(cells, REPLACEMENT)
+    # Less change is better here, so the sign of the difference is reversed: above 0 the first is better.
     assert texts(table) == [["smollm2", "lime", "0.200", "[0.200, 0.200]"]]
     (record,) = table.records  # type: ignore[union-attr]
     assert record["cases"] == 6
@@ -323,79 +334,79 @@ def test_two_methods_meet_on_the_examples_that_both_have() -> None:
     assert record["adjusted_p"] == pytest.approx(2 / 2**6)
 
 
-def test_a_duel_that_may_be_chance_has_an_asterisk_and_p_values_are_corrected() -> None:
+def test_a_pairwise_test_that_is_not_significant_has_an_asterisk_and_p_values_are_corrected() -> None:
     cells = [*study(), *several(8, [{"soft_ns": (0.0, 0.1)}] * 8, method="attention")]
-    table = head_to_head(cells, SOFT)
+    table = pairwise(cells, SOFT)
     assert isinstance(table, Table)
     by = {(record["against"], record["metric"]): record for record in table.records}
     assert by["lime", "soft_ns"]["adjusted_p"] == pytest.approx(4 / 2**8)  # two tests of Soft-NS
     assert by["lime", "soft_nc"]["difference"] == pytest.approx(-0.065)
     assert ("attention", "soft_nc") not in by
     assert texts(table)[0][1] == "attention"
-    assert not table.notes  # all sure
-    draw = [*study(), *several(8, DOUBLE[::-1], method="attention")]
-    table = head_to_head(draw, SOFT)
+    assert not table.notes  # all significant
+    equal = [*study(), *several(8, DOUBLE[::-1], method="attention")]
+    table = pairwise(equal, SOFT)
     assert any("0.000*" in row for row in texts(table))
     assert isinstance(table, Table)
-    assert "chance" in table.notes[0]
+    assert "not significant" in table.notes[0]
 
 
-def test_a_duel_is_also_corrected_over_all_metrics() -> None:
+def test_pairwise_tests_are_also_corrected_over_all_metrics() -> None:
     """With six examples p is 2 / 2⁶: enough for one test, and not for two of other metrics."""
     given = [{"soft_ns": (0.2 + 0.01 * i, 0.1), "lds": (0.5, 0.1)} for i in range(6)]
     less = [{"soft_ns": (0.1, 0.1), "lds": (0.5, 0.1)} for _ in range(6)]
-    table = head_to_head([*several(6, given, method="reagent"), *several(6, less, method="lime")], SOFT)
+    table = pairwise([*several(6, given, method="reagent"), *several(6, less, method="lime")], SOFT)
     assert isinstance(table, Table)
     (record,) = table.records
     assert record["adjusted_p"] == pytest.approx(2 / 2**6)
     assert record["adjusted_p_together"] == pytest.approx(4 / 2**6)
     assert texts(table)[0][2].endswith("°")
-    assert [note for note in table.notes if "all 2 head-to-heads" in note] == list(table.notes)
+    assert [note for note in table.notes if "all 2 pairwise tests" in note] == list(table.notes)
 
 
-def test_what_people_have_marked_is_fought_over_too() -> None:
+def test_rationales_have_pairwise_tests_too() -> None:
     cells = [
         *several(8, [{"no_d": (1.0, 0.1)}] * 8, method="reagent"),
         *several(8, [{"no_d": (float(i < 2), 0.1)} for i in range(8)], method="lime"),
     ]
-    assert texts(head_to_head(cells, MARKED))[0][:3] == ["smollm2", "lime", "0.750"]
+    assert texts(pairwise(cells, RATIONALES))[0][:3] == ["smollm2", "lime", "0.750"]
 
 
-def test_who_is_best_how_often_without_those_that_have_fewer_examples() -> None:
+def test_the_leaderboard_leaves_out_entries_with_fewer_examples() -> None:
     def entry(method: str, n: int, soft_ns: float, sufficiency: float) -> list[Cell]:
         return several(n, [{"soft_ns": (soft_ns, 0.1), "sufficiency": (sufficiency, 0.1)}] * n, method=method)
 
     cells = [*entry("reagent", 3, 0.2, 0.1), *entry("lime", 3, 0.1, 0.2), *entry("occlusion", 3, 0.1, 0.1)]
-    table = best_table(*numbers([*cells, *entry("greedy", 2, 0.9, 0.01)]))
+    table = leaderboard_table(*numbers([*cells, *entry("greedy", 2, 0.9, 0.01)]))
     assert isinstance(table, Table)
-    heads = [f"{column.over} {column.name}".strip() for column in table.columns]
+    heads = [f"{column.group} {column.name}".strip() for column in table.columns]
     assert heads == ["method", "all of 2", "Soft-NS of 1", "Sufficiency of 1"]
     # Two that are equally good are both the best.
     assert sorted(texts(table)) == [["lime", "0", "", ""], ["occlusion", "1", "", "1"], ["reagent", "2", "1", "1"]]
     assert not table.notes
     elsewhere = several(2, [{"soft_ns": (v, 0.1)} for v in (0.1, 0.2)], method="lime", dataset="wikibio")
-    table = best_table(
+    table = leaderboard_table(
         *numbers([*cells, *elsewhere, *several(2, [{"soft_ns": (0.3, 0.1)}] * 2, method="greedy", dataset="wikibio")])
     )
     assert isinstance(table, Table)
-    found = {row[0]: row[1] for row in texts(table)}
-    assert found == {"reagent": "2†", "occlusion": "1†", "lime": "0", "greedy": "1†"}
+    totals = {row[0]: row[1] for row in texts(table)}
+    assert totals == {"reagent": "2†", "occlusion": "1†", "lime": "0", "greedy": "1†"}
     assert {"label": "greedy", "metric": "sufficiency", "best": 0, "of": 0} in table.records
-    assert isinstance(best_table(*numbers(several(3, DOUBLE[:3]))), Missing)
+    assert isinstance(leaderboard_table(*numbers(several(3, DOUBLE[:3]))), Missing)
     # Two that lack one example each have the same number of examples, and not the same examples.
     apart = [*several(8, DOUBLE, method="reagent")[1:], *several(8, EQUAL, method="lime")[:-1]]
-    assert isinstance(best_table(*numbers(apart)), Missing)
-    assert isinstance(same_examples(*numbers(apart)), Missing)
+    assert isinstance(leaderboard_table(*numbers(apart)), Missing)
+    assert isinstance(same_examples_table(*numbers(apart)), Missing)
 
 
-def test_all_on_the_examples_of_the_one_that_has_fewer() -> None:
+def test_all_entries_on_the_examples_of_the_one_with_fewer() -> None:
     cells = [
         *several(8, DOUBLE, method="reagent"),
         *several(8, EQUAL, method="lime"),
         *several(2, [{"soft_ns": (0.4, 0.1), "soft_nc": (0.1, 0.1)}] * 2, method="greedy", passes=900),
         *several(1, DOUBLE[:1], method="occlusion"),
     ]
-    table = same_examples(*numbers(cells))
+    table = same_examples_table(*numbers(cells))
     assert isinstance(table, Table)
     heads = ["model", "dataset", "examples of", "method", "examples", "forward passes"]
     assert [column.name for column in table.columns][:6] == heads
@@ -405,19 +416,19 @@ def test_all_on_the_examples_of_the_one_that_has_fewer() -> None:
         "greedy": ["2", "900", "1.386"],
     }
     assert bold(table) == ["0.693", "1.386"]  # Soft-NC of LIME, Soft-NS of the greedy search
-    assert isinstance(same_examples(*numbers(study())), Missing)
+    assert isinstance(same_examples_table(*numbers(study())), Missing)
 
 
-def test_the_first_of_the_suite_meets_the_others() -> None:
-    run = read(Kept(study(), {"suite": "planted", "labels": ["lime", "reagent"]}))
-    assert texts(pairwise_tables(run, pairwise_tests(run, findings(run)), SOFT))[0][1] == "reagent"
-    assert isinstance(head_to_head(several(3, DOUBLE[:3]), SOFT), Missing)
+def test_the_first_entry_of_the_suite_is_the_reference() -> None:
+    run = load_run(ListRecords(study(), {"suite": "planted", "labels": ["lime", "reagent"]}))
+    assert texts(pairwise_table(run, run_pairwise_tests(run, compare_with_random(run)), SOFT))[0][1] == "reagent"
+    assert isinstance(pairwise(several(3, DOUBLE[:3]), SOFT), Missing)
 
 
-def test_a_metric_that_rewards_sharp_scores_is_seen_through() -> None:
+def test_a_metric_that_follows_sharpness_correlates_with_it() -> None:
     cells = []
     for i, method in enumerate(("reagent", "lime", "attention", "occlusion", "random")):
-        why = explained(method={"id": method})
+        why = make_explanation(method={"id": method})
         peak = 0.9 - 0.15 * i  # flatter and flatter
         rest = (1 - peak) / (len(why.input) - 1)
         why = replace(why, scores=((peak, *[rest] * (len(why.input) - 1)),))
@@ -430,7 +441,7 @@ def test_a_metric_that_rewards_sharp_scores_is_seen_through() -> None:
     table = sharpness_table(*numbers(cells))
     assert isinstance(table, Table)
     assert [row[0] for row in texts(table)] == [
-        "reagent", "lime", "attention", "occlusion", "random", "order like sharpness",
+        "reagent", "lime", "attention", "occlusion", "random", "correlation with sharpness",
     ]  # fmt: skip
     assert texts(table)[-1][2:] == ["1.00", "-1.00", "1.00"]  # of sufficiency, lower is better
     assert [row[1] for row in texts(table)][::4] == ["9%", "72%"]

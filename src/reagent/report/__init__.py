@@ -1,63 +1,67 @@
-"""From the records of a run to tables, figures and a page.
+"""Tables, figures and a page from the records of a run.
 
-reading.py      the numbers of every cell
-results.py      each entry against random: log ratios, intervals, tests
-study.py, pairwise_tables.py, standing.py, sharpness.py, rationales.py, variants.py   the tables
-bars.py, convergence.py, examples.py   the figures
-published/      the paper's own numbers
-assembling.py   which of them, in which order
-tables.py, contents.py   what a table and a report are, before they become files
-markdown.py, latex.py, page.py   the three forms
-drawing.py, saving.py    figures as PNG and SVG; how all gets to the disk
+load.py          the run: the numbers of every cell
+analysis.py      statistics: each entry compared with random
+examples.py      examples to show, with the scores of every method
+contents.py      the data model: Report, Section, Table, Figure
+build.py         which tables and figures a report has, and their order
+write.py         writing and replacing the files of a report
+tables/          one module for each kind of table
+figures/         one module for each kind of figure
+formats/         HTML, Markdown and LaTeX
+paper_results/   the numbers of the paper
+assets/          template and style of the HTML page
 """
 
 from pathlib import Path
 
 from reagent.bench.store import Store
 from reagent.errors import InputError
-from reagent.report.analysis import findings, values
-from reagent.report.build import assemble, lead
+from reagent.report.analysis import compare_with_random, value_records
+from reagent.report.build import build_report
 from reagent.report.formats import latex, markdown
-from reagent.report.formats.html import page
-from reagent.report.load import Records, read
-from reagent.report.write import Files, data_files, require_libraries, save
+from reagent.report.formats.html import render_page
+from reagent.report.load import Records, load_run
+from reagent.report.write import ReportFiles, data_files, require_libraries, write_files
 
 
 def write_report(path: str | Path, out: str | Path) -> list[Path]:
-    """Write the report of the run in file `path` to the folder `out`; the page comes first in what is returned.
+    """Write the report of the run in the file `path` to the folder `out`, and return the files, the page first.
 
-    Files of an earlier report there are replaced or taken away; all others stay.
+    Files of an earlier report in this folder are replaced or deleted; all other files stay.
     """
     require_libraries()
     with Store.open(path) as store:
-        files = report_files(store, str(path))
-    return save(files, Path(out))
+        files = render_files(store, str(path))
+    return write_files(files, Path(out))
 
 
-def report_files(records: Records, name: str) -> Files:
-    """All files of a report by their names in its folder, the page first."""
-    run = read(records)
-    if not run.rows and not run.failures:
+def render_files(records: Records, name: str) -> ReportFiles:
+    """The content of all files of a report by their paths in its folder, the page first."""
+    run = load_run(records)
+    if not run.cells and not run.failures:
         raise InputError(
             f"there is nothing to report: {name!r} has no cell that is done or failed; run its suite first"
         )
-    found = findings(run)
-    contents = assemble(records, run, found)
+    results = compare_with_random(run)
+    report = build_report(records, run, results)
     files: dict[str, str | bytes] = {
-        "index.html": page(contents, lead(run)),
-        "report.md": markdown.document(contents),
-        "report.tex": latex.document(contents),
+        "index.html": render_page(report),
+        "report.md": markdown.render_report(report),
+        "report.tex": latex.render_report(report),
     }
-    for table in contents.tables:
-        files |= {f"tables/{table.id}.md": markdown.table(table), f"tables/{table.id}.tex": latex.table(table)}
+    for table in report.tables:
+        files[f"tables/{table.id}.md"] = markdown.render_table(table)
+        files[f"tables/{table.id}.tex"] = latex.render_table(table)
         files |= data_files(table.id, table.records)
-    for figure in contents.figures:
+    for figure in report.figures:
         files |= {f"figures/{figure.id}.png": figure.png, f"figures/{figure.id}.svg": figure.svg}
-    if contents.examples:
-        files["tables/examples.tex"] = latex.examples(contents.examples)
-    if run.rows:
-        files |= data_files("results", [finding.record() for finding in found]) | data_files("values", values(run))
+    if report.examples:
+        files["tables/examples.tex"] = latex.render_examples(report.examples)
+    if run.cells:
+        files |= data_files("results", [result.to_record() for result in results])
+        files |= data_files("values", value_records(run))
     return files
 
 
-__all__ = ["report_files", "write_report"]
+__all__ = ["render_files", "write_report"]

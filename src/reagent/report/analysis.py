@@ -1,7 +1,7 @@
-"""From the cells of a run to its claims: each entry of the suite against random, in each number, over the examples."""
+"""Statistics of a run: each entry of the suite compared with random attributions, by each metric, over the examples."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean
 from typing import Any, NamedTuple
@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 from reagent.evaluation import Result
 from reagent.metrics import METRICS
 from reagent.metrics.statistics import Comparison, adjust, compare
-from reagent.report.load import GREEDY, Number, Row, Run
-from reagent.report.paper_results import LogRatio, full_results, published_name
+from reagent.report.load import AT_GREEDY_LENGTH, CellSummary, MetricKey, Run
+from reagent.report.paper_results import PaperLogRatio, load_full_results, paper_model
 
 RESAMPLES = 2_000  # a full study has thousands of intervals
 CORRECTION = "holm"
-ALPHA = 0.05  # the paper's; above it, a number has an asterisk
+ALPHA = 0.05  # as in the paper
 
 
-class Family(NamedTuple):
+class MetricFamily(NamedTuple):
     """Metrics that are shown together."""
 
     id: str
@@ -25,15 +25,14 @@ class Family(NamedTuple):
     metrics: tuple[str, ...]
 
 
-# Those that are never negative, so that a ratio to random means something.
-SOFT = Family("soft", "Soft perturbation", ("soft_ns", "soft_nc"))
-EQUAL = Family("pi_soft", "Soft perturbation at equal selection", ("pi_soft_ns", "pi_soft_nc"))
-REPLACED = Family("replacement", "Replacement", ("comprehensiveness", "sufficiency"))
-FAMILIES = (SOFT, EQUAL, REPLACED)
-PREDICTED = Family("lds", "Effects as predictions", ("lds",))
-MARKED = Family("marks", "What people have marked", ("ante", "no_d"))
+SOFT = MetricFamily("soft", "Soft perturbation", ("soft_ns", "soft_nc"))
+PI_SOFT = MetricFamily("pi_soft", "Soft perturbation at equal selection", ("pi_soft_ns", "pi_soft_nc"))
+REPLACEMENT = MetricFamily("replacement", "Replacement", ("comprehensiveness", "sufficiency"))
+RATIO_FAMILIES = (SOFT, PI_SOFT, REPLACEMENT)  # never negative, so a ratio to random is defined
+LDS = MetricFamily("lds", "Effects as predictions", ("lds",))
+RATIONALES = MetricFamily("rationales", "Rationales", ("ante", "no_d"))
 
-NAMES = {
+METRIC_NAMES = {
     "soft_ns": "Soft-NS",
     "soft_nc": "Soft-NC",
     "pi_soft_ns": "π-Soft-NS",
@@ -44,12 +43,22 @@ NAMES = {
     "ante": "Ante",
     "no_d": "No.D",
 }
-_ORDER = [*METRICS, *GREEDY.values()]
+_METRIC_ORDER = [*METRICS, *AT_GREEDY_LENGTH.values()]
+
+
+def metric_heading(metric: str) -> str:
+    """The name of a metric as a column heading; an arrow shows that lower is better."""
+    return METRIC_NAMES[metric] if METRICS[metric].higher_is_better else f"{METRIC_NAMES[metric]} ↓"
+
+
+def metric_title(metric: str) -> str:
+    """The name of a metric as the title of a panel."""
+    return METRIC_NAMES[metric] if METRICS[metric].higher_is_better else f"{METRIC_NAMES[metric]} (lower is better)"
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One entry of the suite on one dataset by one model, in one number."""
+class EntryResult:
+    """One entry of the suite on one dataset by one model, compared with random by one metric."""
 
     model: str
     dataset: str
@@ -59,15 +68,15 @@ class Finding:
     preset: str
     seeds: int
     comparison: Comparison
-    most: int = 0  # examples that some entry has there
+    available_cases: int = 0  # examples that at least one entry has
 
     @property
     def is_partial(self) -> bool:
-        """Whether it rests on fewer examples than others, so that it cannot be the best of them."""
-        return self.comparison.cases < self.most
+        """Whether it has fewer examples than there are. Such a result is never marked as the best."""
+        return self.comparison.cases < self.available_cases
 
     @property
-    def number(self) -> Number:
+    def metric_key(self) -> MetricKey:
         return self.comparison.metric, self.comparison.measure
 
     @property
@@ -79,115 +88,119 @@ class Finding:
         return self.comparison.wilcoxon.p <= ALPHA
 
     @property
-    def published(self) -> LogRatio | None:
-        """The paper's number for the same, if it has one."""
-        model = published_name(self.model)
+    def paper_log_ratio(self) -> PaperLogRatio | None:
+        """The paper's number for the same model, method, dataset and metric, if it has one."""
+        model = paper_model(self.model)
         as_published = self.method != "reagent" or self.preset.startswith("paper")
         if model is None or not as_published:
             return None
-        return full_results().get((model, self.method, self.dataset, self.comparison.metric))
+        return load_full_results().get((model, self.method, self.dataset, self.comparison.metric))
 
-    def record(self) -> dict[str, Any]:
-        """Everything about it, in one line of a file."""
-        found, paper = self.comparison, self.published
-        line: dict[str, Any] = {
+    def to_record(self) -> dict[str, Any]:
+        """All numbers as one row of a data file."""
+        comparison, paper = self.comparison, self.paper_log_ratio
+        record: dict[str, Any] = {
             "model": self.model,
             "dataset": self.dataset,
             "level": self.level,
             "label": self.label,
             "method": self.method,
-            "metric": found.metric,
-            "measure": found.measure,
-            "higher_is_better": found.higher_is_better,
-            "cases": found.cases,
+            "metric": comparison.metric,
+            "measure": comparison.measure,
+            "higher_is_better": comparison.higher_is_better,
+            "cases": comparison.cases,
             "seeds": self.seeds,
         }
         for name in ("log_ratio", "mean", "random", "difference"):
-            estimate = getattr(found, name)
-            line |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
-        return line | {
-            "p": found.wilcoxon.p,
-            "adjusted_p": found.adjusted_p,
-            "correction": found.correction,
+            estimate = getattr(comparison, name)
+            record |= {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+        return record | {
+            "p": comparison.wilcoxon.p,
+            "adjusted_p": comparison.adjusted_p,
+            "correction": comparison.correction,
             "significant": self.significant,
-            "wilcoxon": found.wilcoxon.statistic,
-            "pairs": found.wilcoxon.pairs,
-            "rank_biserial": found.rank_biserial,
-            "cohens_d": found.cohens_d,
-            "better": found.better,
-            "flagged": found.flagged,
+            "wilcoxon": comparison.wilcoxon.statistic,
+            "pairs": comparison.wilcoxon.pairs,
+            "rank_biserial": comparison.rank_biserial,
+            "cohens_d": comparison.cohens_d,
+            "better": comparison.better,
+            "flagged": comparison.flagged,
             "paper_log_ratio": paper and paper.value,
             "paper_significant": paper and paper.significant,
         }
 
 
-def findings(run: Run) -> list[Finding]:
-    """Every number of every entry; p-values are corrected over all that share a metric and a measure."""
-    groups: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
-    for row in run.rows:
-        groups[row.model, row.dataset, row.label].append(row)
-    found = [finding for (_, _, label), rows in groups.items() for finding in _of_group(label, rows)]
-    every: dict[tuple[str, ...], set[str]] = defaultdict(set)
-    for row in run.rows:
-        for number in row.results:
-            every[row.model, row.dataset, *number].add(row.example)
-    families: dict[Number, list[int]] = defaultdict(list)
-    for i, finding in enumerate(found):
-        families[finding.number].append(i)
-    for number, members in families.items():
-        adjusted = adjust([found[i].comparison.wilcoxon.p for i in members], CORRECTION)
+ResultKey = tuple[str, str, str, str]  # model, dataset, label, metric
+ResultIndex = Mapping[ResultKey, EntryResult]
+
+
+def compare_with_random(run: Run) -> list[EntryResult]:
+    """Compare every entry with random; p-values are corrected over all tests that share a metric and a measure."""
+    groups: dict[tuple[str, str, str], list[CellSummary]] = defaultdict(list)
+    for cell in run.cells:
+        groups[cell.model, cell.dataset, cell.label].append(cell)
+    results = [result for (_, _, label), cells in groups.items() for result in _compare_entry(label, cells)]
+    examples: dict[tuple[str, ...], set[str]] = defaultdict(set)
+    for cell in run.cells:
+        for key in cell.results:
+            examples[cell.model, cell.dataset, *key].add(cell.example)
+    tests: dict[MetricKey, list[int]] = defaultdict(list)
+    for i, result in enumerate(results):
+        tests[result.metric_key].append(i)
+    for key, members in tests.items():
+        adjusted = adjust([results[i].comparison.wilcoxon.p for i in members], CORRECTION)
         for i, p in zip(members, adjusted, strict=True):
-            comparison = replace(found[i].comparison, correction=CORRECTION, adjusted_p=float(p))
-            among = every[found[i].model, found[i].dataset, *number]
-            found[i] = replace(found[i], comparison=comparison, most=len(among))
-    return found
+            comparison = replace(results[i].comparison, correction=CORRECTION, adjusted_p=float(p))
+            available = examples[results[i].model, results[i].dataset, *key]
+            results[i] = replace(results[i], comparison=comparison, available_cases=len(available))
+    return results
 
 
-def measures(found: Iterable[Finding]) -> dict[str, str]:
-    """The metrics that there are, each with the measure to show: whole distributions before single targets."""
-    have: dict[str, list[str]] = defaultdict(list)
-    for finding in found:
-        have[finding.comparison.metric].append(finding.comparison.measure)
-    return {name: _preferred(have[name]) for name in sorted(have, key=_metric_order)}
+def preferred_measures(results: Iterable[EntryResult]) -> dict[str, str]:
+    """The metrics of these results, each with the measure to show. A measure of whole distributions comes first."""
+    measures: dict[str, list[str]] = defaultdict(list)
+    for result in results:
+        measures[result.comparison.metric].append(result.comparison.measure)
+    return {name: _preferred(measures[name]) for name in sorted(measures, key=_metric_order)}
 
 
-def shown(found: Iterable[Finding]) -> dict[tuple[str, str, str, str], Finding]:
-    """By model, dataset, label and metric, each metric in the measure to show."""
-    found = list(found)
-    measure = measures(found)
+def index_results(results: Iterable[EntryResult]) -> dict[ResultKey, EntryResult]:
+    """Results by model, dataset, label and metric, each metric in its preferred measure."""
+    results = list(results)
+    measures = preferred_measures(results)
     return {
-        (f.model, f.dataset, f.label, f.comparison.metric): f
-        for f in found
-        if measure[f.comparison.metric] == f.comparison.measure
+        (r.model, r.dataset, r.label, r.comparison.metric): r
+        for r in results
+        if measures[r.comparison.metric] == r.comparison.measure
     }
 
 
-class MeanRatio(NamedTuple):
+class MeanLogRatio(NamedTuple):
     """The log ratio of an entry to random, mean over all models and datasets."""
 
     value: float
     method: str
-    is_partial: bool  # it rests on fewer examples than others
+    is_partial: bool  # it has fewer examples than others
 
 
-def mean_log_ratios(run: Run, found: Iterable[Finding], metric: str) -> dict[str, MeanRatio]:
-    """By label. Only means over the same models and datasets can be compared: who lacks one has none."""
-    at = {key: f for key, f in shown(found).items() if key[3] == metric and f.log_ratio is not None}
-    places = {key[:2] for key in at}
+def mean_log_ratios(run: Run, results: Iterable[EntryResult], metric: str) -> dict[str, MeanLogRatio]:
+    """Mean log ratios by label. An entry that lacks a model or a dataset has none, because it is not comparable."""
+    index = {key: r for key, r in index_results(results).items() if key[3] == metric and r.log_ratio is not None}
+    places = {key[:2] for key in index}
     means = {}
     for label in run.labels:
-        some = [at[*place, label, metric] for place in places if (*place, label, metric) in at]
-        if some and len(some) == len(places):
-            ratio = mean(f.log_ratio or 0.0 for f in some)
-            means[label] = MeanRatio(ratio, some[0].method, any(f.is_partial for f in some))
+        entry = [index[*place, label, metric] for place in places if (*place, label, metric) in index]
+        if entry and len(entry) == len(places):
+            ratio = mean(r.log_ratio or 0.0 for r in entry)
+            means[label] = MeanLogRatio(ratio, entry[0].method, any(r.is_partial for r in entry))
     return means
 
 
-def values(run: Run) -> list[dict[str, Any]]:
-    """Every single number, for whoever wants other statistics."""
+def value_records(run: Run) -> list[dict[str, Any]]:
+    """Every single measured value, as rows of a data file."""
     names = ("model", "dataset", "level", "example", "group", "label", "method", "seed")
     return [
-        {name: getattr(row, name) for name in names}
+        {name: getattr(cell, name) for name in names}
         | {
             "metric": metric,
             "measure": measure,
@@ -196,51 +209,51 @@ def values(run: Run) -> list[dict[str, Any]]:
             "random": result.random,
             "random_stderr": result.random_stderr,
             "flags": " ".join(result.flags),
-            "forward_passes": row.passes,
-            "seconds": row.seconds,
+            "forward_passes": cell.passes,
+            "seconds": cell.seconds,
         }
-        for row in run.rows
-        for (metric, measure), result in row.results.items()
+        for cell in run.cells
+        for (metric, measure), result in cell.results.items()
     ]
 
 
-def _of_group(label: str, rows: Sequence[Row]) -> Iterable[Finding]:
-    first, seeds = rows[0], len({row.seed for row in rows})
-    numbers = {number: None for row in rows for number in row.results}
-    for number in sorted(numbers, key=lambda n: (_metric_order(n[0]), n[1])):
-        results = list(by_example(rows, number).values())
+def results_by_example(cells: Iterable[CellSummary], key: MetricKey) -> dict[str, Result]:
+    """The results of one entry by one metric, for each example; several seeds are averaged."""
+    cases: dict[str, list[Result]] = defaultdict(list)
+    for cell in cells:
+        if key in cell.results:
+            cases[cell.example].append(cell.results[key])
+    return {example: _average_seeds(results) for example, results in cases.items()}
+
+
+def _compare_entry(label: str, cells: Sequence[CellSummary]) -> Iterable[EntryResult]:
+    first, seeds = cells[0], len({cell.seed for cell in cells})
+    keys = {key: None for cell in cells for key in cell.results}
+    for key in sorted(keys, key=lambda k: (_metric_order(k[0]), k[1])):
+        results = list(results_by_example(cells, key).values())
         comparison = compare(results, [r.random for r in results], resamples=RESAMPLES)
         comparison = comparison if len(results) > 1 else _without_intervals(comparison)
         preset = str(first.settings.get("preset") or "")
-        yield Finding(first.model, first.dataset, first.level, label, first.method, preset, seeds, comparison)
-
-
-def by_example(rows: Iterable[Row], number: Number) -> dict[str, Result]:
-    """One number of one entry on each example that has it."""
-    cases: dict[str, list[Result]] = defaultdict(list)
-    for row in rows:
-        if number in row.results:
-            cases[row.example].append(row.results[number])
-    return {example: _merged(results) for example, results in cases.items()}
+        yield EntryResult(first.model, first.dataset, first.level, label, first.method, preset, seeds, comparison)
 
 
 def _without_intervals(comparison: Comparison) -> Comparison:
-    """One example drawn again and again is the same each time, and says nothing about others."""
+    """A bootstrap of a single example has no variance, so its interval would be wrong."""
     names = ("log_ratio", "mean", "random", "difference")
-    ends = {name: getattr(comparison, name)._replace(low=None, high=None) for name in names}
-    return replace(comparison, **ends)
+    estimates = {name: getattr(comparison, name)._replace(low=None, high=None) for name in names}
+    return replace(comparison, **estimates)
 
 
-def _merged(results: Sequence[Result]) -> Result:
-    """Seeds are no cases of their own: the mean over them is one."""
+def _average_seeds(results: Sequence[Result]) -> Result:
+    """Seeds of one example are not independent cases, so their mean counts as one."""
     flags = tuple(sorted({flag for result in results for flag in result.flags}))
     value, random = mean(r.value for r in results), mean(r.random for r in results)
     return replace(results[0], value=value, random=random, flags=flags)
 
 
-def _preferred(have: Sequence[str]) -> str:
-    return next((name for name in ("hellinger", "spearman") if name in have), have[0])
+def _preferred(measures: Sequence[str]) -> str:
+    return next((name for name in ("hellinger", "spearman") if name in measures), measures[0])
 
 
 def _metric_order(name: str) -> int:
-    return _ORDER.index(name) if name in _ORDER else len(_ORDER)
+    return _METRIC_ORDER.index(name) if name in _METRIC_ORDER else len(_METRIC_ORDER)

@@ -1,14 +1,48 @@
-"""What a report consists of, before it is a page or a document."""
+"""The data model of a report: tables, figures, shaded examples, and the sections that hold them.
 
+Tables and figures are built into these classes; the formats render them.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from zlib import crc32
-
-from reagent.report.tables.base import Missing, Table
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """A finished figure."""
+class TableCell:
+    """One cell of a table."""
+
+    text: str
+    bold: bool = False
+    muted: bool = False  # secondary information: an interval, or a number of the paper
+
+
+@dataclass(frozen=True)
+class Column:
+    """The heading of a column, and of the group of columns that it belongs to."""
+
+    name: str
+    group: str = ""
+    is_number: bool = True
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as it is shown, and the records of its data file."""
+
+    id: str
+    title: str
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[TableCell, ...], ...]
+    records: tuple[Mapping[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A rendered figure."""
 
     id: str
     title: str
@@ -18,30 +52,47 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Shaded:
-    """One example as running text, once for each method: each piece with its share of the largest score."""
+class ShadedText:
+    """A prompt as one method explains it: pieces of text with their share of the largest score."""
+
+    label: str
+    pieces: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class ShadedExample:
+    """One example, shaded once for each method."""
 
     id: str
     title: str
-    said: str  # what the texts led to
-    texts: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]  # a method's name and its pieces
+    output: str  # the explained output
+    texts: tuple[ShadedText, ...]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A table or a figure that this run has no data for, and the reason."""
+
+    title: str
+    reason: str
 
 
 @dataclass(frozen=True)
 class Section:
-    """What belongs together on the page."""
+    """A section of the report; its parts are in reading order."""
 
     id: str
     title: str
-    words: str
-    parts: tuple[Table | Drawing | Shaded, ...]  # in the order in which they are read
+    introduction: str
+    parts: tuple[Table | Figure | ShadedExample, ...]
 
 
 @dataclass(frozen=True)
-class Contents:
+class Report:
     """A whole report."""
 
     title: str
+    summary: str  # one sentence
     facts: tuple[tuple[str, str], ...]
     sections: tuple[Section, ...]
     missing: tuple[Missing, ...]
@@ -51,18 +102,20 @@ class Contents:
         return [part for section in self.sections for part in section.parts if isinstance(part, Table)]
 
     @property
-    def figures(self) -> list[Drawing]:
-        return [part for section in self.sections for part in section.parts if isinstance(part, Drawing)]
+    def figures(self) -> list[Figure]:
+        return [part for section in self.sections for part in section.parts if isinstance(part, Figure)]
 
     @property
-    def examples(self) -> list[Shaded]:
-        return [part for section in self.sections for part in section.parts if isinstance(part, Shaded)]
+    def examples(self) -> list[ShadedExample]:
+        return [part for section in self.sections for part in section.parts if isinstance(part, ShadedExample)]
 
 
-def safe(name: str) -> str:
-    """A part of a file name, also where a dataset or an example is named by a path; two names stay two.
+def file_stem(name: str) -> str:
+    """Turn a name into a part of a file name. Different names give different results.
 
-    >>> safe("longra"), safe("my data.jsonl")
+    Datasets and examples may be named by a path, so the name can hold any character.
+
+    >>> file_stem("longra"), file_stem("my data.jsonl")
     ('longra', 'my_data_jsonl_8444c259')
     """
     plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in name)[:40]

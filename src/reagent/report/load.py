@@ -1,4 +1,4 @@
-"""A run as tables and figures need it: the numbers of every cell. Explanations are too large to hold all at once."""
+"""Load a run from its records, cell by cell: explanations are too large to hold all of them in memory."""
 
 import math
 import re
@@ -12,15 +12,16 @@ from reagent.evaluation import Result
 from reagent.explanation import Explanation
 from reagent.methods import METHODS
 from reagent.metrics.rationale import RATIONALE_METRICS, Annotation, units_in_spans
-from reagent.report.paper_results import MODELS, published_name
+from reagent.report.paper_results import MODELS, paper_model
 
-Number = tuple[str, str]  # metric and measure
-STAGE = ("max_steps", "preset", "ahead")  # what may differ between the points of one curve
-GREEDY = {"ante": "ante_greedy", "no_d": "no_d_greedy"}  # the same rationales, as long as a greedy search found
+MetricKey = tuple[str, str]  # metric and measure
+CURVE_SETTINGS = ("max_steps", "preset", "ahead")  # settings that may differ between the points of one curve
+# Rationale metrics, and the same metrics for rationales of the length that the greedy search finds.
+AT_GREEDY_LENGTH = {"ante": "ante_greedy", "no_d": "no_d_greedy"}
 
 
 class Records(Protocol):
-    """What the report asks of a store."""
+    """The part of a store that the report reads."""
 
     def cells(self, status: str = "done") -> Iterable[Cell]: ...
 
@@ -28,7 +29,7 @@ class Records(Protocol):
 
 
 @dataclass(frozen=True)
-class Row:
+class CellSummary:
     """The numbers of one cell."""
 
     model: str
@@ -39,21 +40,21 @@ class Row:
     label: str
     method: str
     seed: int
-    settings: Mapping[str, Any]  # of the method, as it recorded them
+    settings: Mapping[str, Any]  # of the method, as recorded
     replacer: str
-    results: Mapping[Number, Result]
+    results: Mapping[MetricKey, Result]
     units: int  # of the prompt
-    steps: tuple[int, ...]  # of each run of each target; of a greedy search, the length of each rationale
-    stopped: tuple[str, ...]  # what ended the search for each target
+    steps: tuple[int, ...]  # of each run of each target; for a greedy search, the length of each rationale
+    stopped: tuple[str, ...]  # why the search ended, for each target
     passes: int
     seconds: float
-    spread: float  # the share of units that the scores are spread over; 1: all alike
-    error: float | None  # the standard error of a row's largest effect, as a share of it; mean over rows
+    spread: float  # effective share of units that carry the scores; 1 if all scores are equal
+    error: float | None  # standard error of the largest effect, relative to that effect; mean over targets
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A cell that has no numbers."""
+    """A cell that failed and has no numbers."""
 
     model: str
     dataset: str
@@ -65,130 +66,132 @@ class Failure:
 
 @dataclass(frozen=True)
 class Run:
-    """All of it, in an order that does not depend on who finished first."""
+    """All cells of a run, in an order that does not depend on when each was finished."""
 
     facts: Mapping[str, Any]
-    rows: tuple[Row, ...]
+    cells: tuple[CellSummary, ...]
     failures: tuple[Failure, ...]
 
     @property
     def models(self) -> list[str]:
-        return sorted({row.model for row in self.rows}, key=_model_order)
+        return sorted({cell.model for cell in self.cells}, key=_model_order)
 
     @property
     def datasets(self) -> list[str]:
-        levels = {row.dataset: row.level for row in self.rows}
+        levels = {cell.dataset: cell.level for cell in self.cells}
         return sorted(levels, key=lambda dataset: (levels[dataset] != "token", dataset))
 
     @property
     def labels(self) -> list[str]:
-        methods = {row.label: row.method for row in self.rows}
-        return sorted(methods, key=lambda label: (_method_order(methods[label]), natural(label)))
+        methods = {cell.label: cell.method for cell in self.cells}
+        return sorted(methods, key=lambda label: (_method_order(methods[label]), natural_key(label)))
 
-    def short(self, model: str) -> str:
-        """The last part of a hub id or path, where no other model has the same."""
+    @property
+    def example_count(self) -> int:
+        return len({(cell.dataset, cell.example) for cell in self.cells})
+
+    def short_name(self, model: str) -> str:
+        """The last part of a hub id or path, if it is unique among the models."""
         ends = [name.rstrip("/").rpartition("/")[2] for name in self.models]
         end = model.rstrip("/").rpartition("/")[2]
         return end if end and ends.count(end) == 1 else model
 
-    @property
-    def examples(self) -> int:
-        return len({(row.dataset, row.example) for row in self.rows})
 
-
-def read(records: Records) -> Run:
-    """Every cell that is done, by its numbers, and every cell that failed."""
+def load_run(records: Records) -> Run:
+    """Summarise every finished cell, and list every failed cell."""
     lengths = _greedy_lengths(records.cells())
-    rows = sorted(
-        _rows(records.cells(), lengths),
-        key=lambda r: (_model_order(r.model), r.dataset, natural(r.example), r.label, r.seed),
+    cells = sorted(
+        _summarise_cells(records.cells(), lengths),
+        key=lambda c: (_model_order(c.model), c.dataset, natural_key(c.example), c.label, c.seed),
     )
     failures = sorted(
         (
             Failure(c.model, c.dataset, c.label, c.example, c.seed, c.error or "no message")
             for c in records.cells("failed")
         ),
-        key=lambda f: (_model_order(f.model), f.dataset, f.label, natural(f.example), f.seed),
+        key=lambda f: (_model_order(f.model), f.dataset, f.label, natural_key(f.example), f.seed),
     )
-    return Run(dict(records.facts()), tuple(rows), tuple(failures))
+    return Run(dict(records.facts()), tuple(cells), tuple(failures))
 
 
-def without_stages(run: Run) -> Run:
-    """The run without the points of a curve that others follow: entries that never stop, cut off early."""
+def without_curve_points(run: Run) -> Run:
+    """Drop the cells that only serve as points of a convergence curve; the last point of each curve is kept."""
 
-    def series(row: Row) -> tuple[str, ...]:
-        rest = (f"{name}={value}" for name, value in sorted(row.settings.items()) if name not in STAGE)
-        return row.model, row.dataset, row.replacer, *rest
+    def curve(cell: CellSummary) -> tuple[str, ...]:
+        rest = (f"{name}={value}" for name, value in sorted(cell.settings.items()) if name not in CURVE_SETTINGS)
+        return cell.model, cell.dataset, cell.replacer, *rest
 
-    ends: dict[tuple[str, ...], int] = {}
-    for row in run.rows:
-        ends[series(row)] = max(ends.get(series(row), 0), row.settings.get("max_steps", 0))
-    kept = (row for row in run.rows if not is_stage(row) or row.settings["max_steps"] == ends[series(row)])
-    return replace(run, rows=tuple(kept))
-
-
-def is_stage(row: Row) -> bool:
-    """Whether it is a look at a search on its way, which nothing stops."""
-    return row.settings.get("stop") is False and "max_steps" in row.settings
+    last: dict[tuple[str, ...], int] = {}
+    for cell in run.cells:
+        last[curve(cell)] = max(last.get(curve(cell), 0), cell.settings.get("max_steps", 0))
+    kept = (c for c in run.cells if not is_curve_point(c) or c.settings["max_steps"] == last[curve(c)])
+    return replace(run, cells=tuple(kept))
 
 
-Lengths = Mapping[tuple[str, str, str, int], Mapping[int, int]]  # by model, dataset, example and seed; then by target
+def is_curve_point(cell: CellSummary) -> bool:
+    """Whether the search ran without its stopping test, up to a fixed number of steps."""
+    return cell.settings.get("stop") is False and "max_steps" in cell.settings
 
 
-def natural(text: str) -> list[tuple[int, str]]:
-    """A key by which r=10 comes after r=9.
+def natural_key(text: str) -> list[tuple[int, str]]:
+    """Sort key that orders numbers inside names by value.
 
-    >>> sorted(["r 10", "r 9", "a"], key=natural)
+    >>> sorted(["r 10", "r 9", "a"], key=natural_key)
     ['a', 'r 9', 'r 10']
     """
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", text) if part]
 
 
 def is_exhaustive(settings: Mapping[str, Any]) -> bool:
-    """Whether a greedy search went on to look for the smallest rationale there is."""
+    """Whether a greedy search continued to the smallest possible rationale."""
     return bool(settings.get("exhaustive"))
 
 
-def targets_of(cell: Cell) -> tuple[int, ...]:
-    """The output tokens that were looked at; without an evaluation, those that were asked about."""
+def evaluated_targets(cell: Cell) -> tuple[int, ...]:
+    """The output tokens that were evaluated; without an evaluation, those that were explained."""
     if cell.evaluation is not None:
         return cell.evaluation.targets
     return () if cell.explanation is None else tuple(explained_rows(cell.explanation))
 
 
-def annotation(cell: Cell) -> Annotation | None:
-    """What people have marked in the prompt, if they have."""
-    marked = cell.evaluation.settings.get("annotation") if cell.evaluation else None
-    if not marked:
+def read_annotation(cell: Cell) -> Annotation | None:
+    """The human annotation of the prompt, if it has one."""
+    recorded = cell.evaluation.settings.get("annotation") if cell.evaluation else None
+    if not recorded:
         return None
-    spans = {name: tuple((int(a), int(b)) for a, b in marked.get(name) or ()) for name in ("antecedent", "distractor")}
+    spans = {
+        name: tuple((int(a), int(b)) for a, b in recorded.get(name) or ()) for name in ("antecedent", "distractor")
+    }
     return Annotation(**spans)
 
 
-def _greedy_lengths(cells: Iterable[Cell]) -> Lengths:
-    """How long the rationales of the first greedy entry are; an exhaustive search is another matter."""
-    found: dict[str, dict[tuple[str, str, str, int], Mapping[int, int]]] = {}
+_Lengths = Mapping[tuple[str, str, str, int], Mapping[int, int]]  # by model, dataset, example and seed; then by target
+
+
+def _greedy_lengths(cells: Iterable[Cell]) -> _Lengths:
+    """Lengths of the rationales of the first greedy entry that is not exhaustive."""
+    lengths: dict[str, dict[tuple[str, str, str, int], Mapping[int, int]]] = {}
     for cell in cells:
         if cell.method == "greedy" and cell.explanation is not None and not is_exhaustive(cell.explanation.method):
-            lengths = {t: cell.explanation.cost.steps[t] for t in targets_of(cell)}
-            found.setdefault(cell.label, {})[cell.model, cell.dataset, cell.example, cell.seed] = lengths
-    return found[min(found, key=natural)] if found else {}
+            by_target = {t: cell.explanation.cost.steps[t] for t in evaluated_targets(cell)}
+            lengths.setdefault(cell.label, {})[cell.model, cell.dataset, cell.example, cell.seed] = by_target
+    return lengths[min(lengths, key=natural_key)] if lengths else {}
 
 
-def _rows(cells: Iterable[Cell], lengths: Lengths) -> Iterator[Row]:
+def _summarise_cells(cells: Iterable[Cell], lengths: _Lengths) -> Iterator[CellSummary]:
     for cell in cells:
-        if cell.explanation is not None and targets_of(cell):
-            yield _row(cell, cell.explanation, lengths)
+        if cell.explanation is not None and evaluated_targets(cell):
+            yield _summarise(cell, cell.explanation, lengths)
 
 
-def _row(cell: Cell, why: Explanation, lengths: Lengths) -> Row:
-    cost, targets, marks = why.cost, targets_of(cell), annotation(cell)
+def _summarise(cell: Cell, why: Explanation, lengths: _Lengths) -> CellSummary:
+    cost, targets, annotation = why.cost, evaluated_targets(cell), read_annotation(cell)
     measured = cell.evaluation.results if cell.evaluation else ()
     results = {(r.metric, r.measure): replace(r, targets=(), curve=()) for r in measured}
-    found = lengths.get((cell.model, cell.dataset, cell.example, cell.seed), {})
-    if marks is not None and all(t in found for t in targets):
-        results |= {(r.metric, r.measure): r for r in _at_greedy_length(why, marks, found, targets)}
-    return Row(
+    greedy = lengths.get((cell.model, cell.dataset, cell.example, cell.seed), {})
+    if annotation is not None and all(t in greedy for t in targets):
+        results |= {(r.metric, r.measure): r for r in _at_greedy_length(why, annotation, greedy, targets)}
+    return CellSummary(
         model=cell.model,
         dataset=cell.dataset,
         level=cell.level,
@@ -206,12 +209,12 @@ def _row(cell: Cell, why: Explanation, lengths: Lengths) -> Row:
         passes=cost.forward_passes,
         seconds=cost.seconds,
         spread=sum(_spread(why.scores[t]) for t in targets) / len(targets),
-        error=_error_of_the_largest(why, targets),
+        error=_error_of_largest_effect(why, targets),
     )
 
 
 def _spread(scores: Sequence[float]) -> float:
-    """The exponential of the entropy of scores, by their number.
+    """The exponential of the entropy of the scores, divided by their number.
 
     >>> _spread([0.25, 0.25, 0.25, 0.25]), _spread([1.0, 0.0, 0.0, 0.0])
     (1.0, 0.25)
@@ -219,8 +222,8 @@ def _spread(scores: Sequence[float]) -> float:
     return math.exp(-sum(score * math.log(score) for score in scores if score > 0)) / len(scores)
 
 
-def _error_of_the_largest(why: Explanation, targets: Sequence[int]) -> float | None:
-    """The standard error of the largest effect on each target, by that effect; None where a method tells no errors."""
+def _error_of_largest_effect(why: Explanation, targets: Sequence[int]) -> float | None:
+    """Standard error of each target's largest effect, relative to it; None if the method reports no errors."""
     if why.effects is None or why.stderr is None:
         return None
     shares = []
@@ -232,20 +235,20 @@ def _error_of_the_largest(why: Explanation, targets: Sequence[int]) -> float | N
 
 
 def _at_greedy_length(
-    why: Explanation, marks: Annotation, lengths: Mapping[int, int], targets: Iterable[int]
+    why: Explanation, annotation: Annotation, lengths: Mapping[int, int], targets: Iterable[int]
 ) -> Iterator[Result]:
-    for name in marks.metrics:
+    for name in annotation.metrics:
         metric = RATIONALE_METRICS[name]
-        marked = units_in_spans(why.input, metric.spans(marks))
-        found = [metric.measure_target(why, t, marked, lengths[t]) for t in targets]
-        value, random = (sum(getattr(one, of) for one in found) / len(found) for of in ("value", "random"))
-        yield Result(GREEDY[name], "found", True, value, 0.0, random, 0.0, draws=0, random_draws=0)
+        marked = units_in_spans(why.input, metric.spans(annotation))
+        by_target = [metric.measure_target(why, t, marked, lengths[t]) for t in targets]
+        value, random = (sum(getattr(one, of) for one in by_target) / len(by_target) for of in ("value", "random"))
+        yield Result(AT_GREEDY_LENGTH[name], "found", True, value, 0.0, random, 0.0, draws=0, random_draws=0)
 
 
 def _model_order(model: str) -> tuple[int, str]:
-    """The paper's models in its order, after all others."""
-    known = published_name(model)
-    return (-1 if known is None else list(MODELS.values()).index(known), model)
+    """Models of the paper come last, in its order."""
+    name = paper_model(model)
+    return (-1 if name is None else list(MODELS.values()).index(name), model)
 
 
 def _method_order(method: str) -> int:

@@ -1,7 +1,7 @@
-"""How a report gets to the disk: every file whole, and nobody else's file touched."""
+"""Write the files of a report: each file atomically, and without touching files of others."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,15 @@ from reagent.atomic_io import atomic_write
 from reagent.errors import FileError, InputError
 from reagent.views.plots import require_matplotlib
 
-LIST = "report.json"  # what the report consists of, so that the next one can take away what it no longer has
+MANIFEST = "report.json"  # the files of a report, so that the next report can delete those it no longer has
 SCHEMA = "reagent.report/1"
+_FOLDERS = ("tables", "figures", "data")
 
-Files = Mapping[str, str | bytes]
+ReportFiles = Mapping[str, str | bytes]  # content by path relative to the folder of the report
 
 
 def require_libraries() -> None:
-    """Say in one line what to install, before any work is done."""
+    """Raise an error that names what to install, before any work is done."""
     require_matplotlib()
     try:
         import polars  # noqa: F401
@@ -28,57 +29,54 @@ def require_libraries() -> None:
 
 
 def data_files(name: str, records: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
-    """Records as CSV and Parquet; a column has one type, and nothing where there is no number."""
+    """Records as CSV and Parquet. Each column has one type; a missing number is null."""
     import polars
 
-    lines = [{name: _writable(value) for name, value in record.items()} for record in records]
-    frame = polars.DataFrame(lines, infer_schema_length=None)
-    found = {}
-    for kind, write in (("csv", frame.write_csv), ("parquet", frame.write_parquet)):
+    rows = [{name: _to_utf8(value) for name, value in record.items()} for record in records]
+    frame = polars.DataFrame(rows, infer_schema_length=None)
+    files = {}
+    for extension, write in (("csv", frame.write_csv), ("parquet", frame.write_parquet)):
         buffer = BytesIO()
         write(buffer)
-        found[f"data/{name}.{kind}"] = buffer.getvalue()
-    return found
+        files[f"data/{name}.{extension}"] = buffer.getvalue()
+    return files
 
 
-def _writable(value: Any) -> Any:
-    """Half of a surrogate pair has no place in UTF-8."""
-    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
-
-
-def save(files: Files, out: Path) -> list[Path]:
-    """Write the files into the folder `out`, the first of them last; take away those of an earlier report only."""
+def write_files(files: ReportFiles, out: Path) -> list[Path]:
+    """Write the files into the folder `out`, the first of them last, and delete those of an earlier report only."""
     if out.exists() and not out.is_dir():
         raise FileError(f"cannot write a report to {str(out)!r}: it is a file; give a folder")
-    earlier = _listed(out)
+    earlier = _read_manifest(out)
     first, *others = files
     try:
         for name in files:
             (out / name).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(f"cannot make the folder {str(out)!r}: {error.strerror or error}; choose another") from error
-    # The list comes first and names old and new, so that a report cut short is still taken away by the next.
-    atomic_write(out / LIST, _list({*earlier, *files}))
+    # The manifest is written first and names old and new files: after an interruption the next report deletes both.
+    atomic_write(out / MANIFEST, _manifest({*earlier, *files}))
     written = [atomic_write(out / name, files[name]) for name in (*others, first)]
     for name in earlier - set(files):
         (out / name).unlink(missing_ok=True)
-    written.append(atomic_write(out / LIST, _list(files)))
+    written.append(atomic_write(out / MANIFEST, _manifest(files)))
     return [written[-2], *written[:-2], written[-1]]
 
 
-def _list(names: Any) -> str:
+def _to_utf8(value: Any) -> Any:
+    """Replace lone surrogates, which UTF-8 cannot encode."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def _manifest(names: Iterable[str]) -> str:
     return json.dumps({"schema": SCHEMA, "files": sorted(names)}, indent=1) + "\n"
 
 
-def _listed(out: Path) -> set[str]:
-    """The files of an earlier report there; names that lead elsewhere are not believed."""
+def _read_manifest(out: Path) -> set[str]:
+    """The files of an earlier report in this folder. Paths that lead out of it are ignored."""
     try:
-        found = json.loads((out / LIST).read_text(encoding="utf-8"))
-        names = {str(name) for name in found["files"]} if found["schema"] == SCHEMA else set()
+        manifest = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
+        names = {str(name) for name in manifest["files"]} if manifest["schema"] == SCHEMA else set()
     except (OSError, ValueError, KeyError, TypeError):
         return set()
     root = out.resolve()
     return {name for name in names if (out / name).resolve().parent in (root, *(root / sub for sub in _FOLDERS))}
-
-
-_FOLDERS = ("tables", "figures", "data")

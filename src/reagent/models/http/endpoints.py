@@ -158,7 +158,7 @@ def _make_text_endpoint(client: Client, server: ServerInfo, capabilities: Comple
         else NextTokenScorer(client, request_format, vocabulary, capabilities.top)
     )
     if not capabilities.echo:
-        logger.info("%s does not report its tokens: split_words are explained; give a tokenizer", client.address.root)
+        logger.info("%s does not report its tokens: words are explained; give a tokenizer", client.address.root)
     return Endpoint(request_format, vocabulary, scorer)
 
 

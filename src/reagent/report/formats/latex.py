@@ -1,11 +1,10 @@
-"""Tables as LaTeX: each to be read into a paper, and one document that holds them all."""
+"""The report as LaTeX: single tables to include in a paper, and a document with all of them."""
 
 from collections.abc import Sequence
 from itertools import groupby
 from string import Template
 
-from reagent.report.contents import Contents, Drawing, Shaded
-from reagent.report.tables.base import Column, Table, TableCell
+from reagent.report.contents import Column, Figure, Report, ShadedExample, Table, TableCell
 from reagent.views.latex import FULL, escape_latex
 from reagent.views.text import sanitize
 
@@ -26,7 +25,7 @@ $notes\end{table*}
 """
 
 _EXAMPLES = r"""% Needs \usepackage{xcolor}. Scripts other than Latin need XeLaTeX or LuaLaTeX and a font that has them.
-% Each token is shaded by its score as a share of the largest of the method.
+% Each token is shaded by its score, relative to the largest score of the method.
 \begingroup\setlength{\fboxsep}{1pt}\setlength{\parindent}{0pt}%
 $examples
 \endgroup
@@ -36,7 +35,7 @@ _DOCUMENT = r"""\documentclass{article}
 \ifdefined\pdftexversion
 \usepackage[T1]{fontenc}
 \IfFileExists{lmodern.sty}{\usepackage{lmodern}}{}
-\makeatletter % what its fonts do not have is a question mark; XeLaTeX and LuaLaTeX have fonts for more
+\makeatletter % characters that its fonts lack become question marks; XeLaTeX and LuaLaTeX have more fonts
 \def\UTFviii@undefined@err#1{?}
 \makeatother
 \fi
@@ -57,7 +56,7 @@ _FIGURE = r"""\begin{figure}[htp]
 \caption{%s}
 \end{figure}"""
 
-# What we write ourselves and plain pdfLaTeX does not know.
+# Characters of our own texts that plain pdfLaTeX does not know.
 _SIGNS = str.maketrans(
     {
         "−": "$-$",
@@ -78,20 +77,20 @@ _SIGNS = str.maketrans(
 )
 
 
-def text(words: str) -> str:
-    """Words as LaTeX prints them, in one line.
+def escape(text: str) -> str:
+    """Escape text so that LaTeX prints it literally, in one line.
 
-    >>> text("π at 50 % ↓")
+    >>> escape("π at 50 % ↓")
     '$\\\\pi$ at 50 \\\\% $\\\\downarrow$'
     """
-    return escape_latex(" ".join(sanitize(words).split())).translate(_SIGNS)
+    return escape_latex(" ".join(sanitize(text).split())).translate(_SIGNS)
 
 
-def table(table: Table) -> str:
-    notes = "".join(f"\\par\\smallskip\\footnotesize {text(note)}\n" for note in table.notes)
+def render_table(table: Table) -> str:
+    notes = "".join(f"\\par\\smallskip\\footnotesize {escape(note)}\n" for note in table.notes)
     return Template(_TABLE).substitute(
         id=table.id,
-        caption=f"{text(table.title)}. {text(table.caption)}",
+        caption=f"{escape(table.title)}. {escape(table.caption)}",
         spec="".join("r" if column.is_number else "l" for column in table.columns),
         head=_head(table.columns),
         body="\n".join(_body(table)),
@@ -99,67 +98,69 @@ def table(table: Table) -> str:
     )
 
 
-def examples(shaded: Sequence[Shaded]) -> str:
-    """Examples as running text, each token in a box of its shade."""
+def render_examples(examples: Sequence[ShadedExample]) -> str:
+    """Examples as running text, each token in a shaded box."""
     parts = []
-    for one in shaded:
-        parts.append(rf"\par\medskip\textbf{{{text(one.title)}}} {text(one.said)}\par\smallskip")
-        parts += [rf"\textit{{{text(name)}:}} {_boxes(pieces)}\par\smallskip" for name, pieces in one.texts]
+    for example in examples:
+        parts.append(rf"\par\medskip\textbf{{{escape(example.title)}}} {escape(example.output)}\par\smallskip")
+        parts += [rf"\textit{{{escape(one.label)}:}} {_boxes(one.pieces)}\par\smallskip" for one in example.texts]
     return Template(_EXAMPLES).substitute(examples="\n".join(parts))
 
 
-def document(contents: Contents) -> str:
-    """All of it, to be set beside the folders `tables` and `figures`."""
-    facts = "\n".join(rf"\item {text(name)}: {text(value)}" for name, value in contents.facts)
+def render_report(report: Report) -> str:
+    """The whole report; it includes files of the folders `tables` and `figures` next to it."""
+    facts = "\n".join(rf"\item {escape(name)}: {escape(value)}" for name, value in report.facts)
     parts = []
-    for section in contents.sections:
-        parts.append(rf"\section{{{text(section.title)}}}")
+    for section in report.sections:
+        parts.append(rf"\section{{{escape(section.title)}}}")
         for part in section.parts:
             if isinstance(part, Table):
                 parts.append(rf"\input{{tables/{part.id}.tex}}")
-            elif isinstance(part, Drawing):
-                parts.append(_FIGURE % (part.id, text(part.caption)))
-        parts += [r"\input{tables/examples.tex}"] if any(isinstance(part, Shaded) for part in section.parts) else []
+            elif isinstance(part, Figure):
+                parts.append(_FIGURE % (part.id, escape(part.caption)))
+        parts += (
+            [r"\input{tables/examples.tex}"] if any(isinstance(part, ShadedExample) for part in section.parts) else []
+        )
         parts.append(r"\clearpage")
-    if contents.missing:
-        left = "\n".join(rf"\item {text(one.title)}: {text(one.reason)}" for one in contents.missing)
-        parts.append(f"\\section{{Left out}}\n\\begin{{itemize}}\n{left}\n\\end{{itemize}}")
-    return Template(_DOCUMENT).substitute(title=text(contents.title), facts=facts, sections="\n".join(parts))
+    if report.missing:
+        missing = "\n".join(rf"\item {escape(one.title)}: {escape(one.reason)}" for one in report.missing)
+        parts.append(f"\\section{{Left out}}\n\\begin{{itemize}}\n{missing}\n\\end{{itemize}}")
+    return Template(_DOCUMENT).substitute(title=escape(report.title), facts=facts, sections="\n".join(parts))
 
 
 def _head(columns: Sequence[Column]) -> str:
-    """Two lines where headings share something, with a rule under what they share."""
-    names = " & ".join(text(column.name) for column in columns) + r" \\"
-    if not any(column.over for column in columns):
+    """One line of headings, and above it a line with the groups of columns, if there are any."""
+    names = " & ".join(escape(column.name) for column in columns) + r" \\"
+    if not any(column.group for column in columns):
         return names
-    groups, rules, at = [], [], 1
-    for over, members in groupby(columns, key=lambda column: column.over):
+    groups, rules, first = [], [], 1
+    for group, members in groupby(columns, key=lambda column: column.group):
         width = len(list(members))
-        groups.append(rf"\multicolumn{{{width}}}{{c}}{{{text(over)}}}" if over else " & " * (width - 1))
-        rules += [rf"\cmidrule(lr){{{at}-{at + width - 1}}}"] if over else []
-        at += width
+        groups.append(rf"\multicolumn{{{width}}}{{c}}{{{escape(group)}}}" if group else " & " * (width - 1))
+        rules += [rf"\cmidrule(lr){{{first}-{first + width - 1}}}"] if group else []
+        first += width
     return " & ".join(groups) + " \\\\\n" + "".join(rules) + "\n" + names
 
 
 def _body(table: Table) -> list[str]:
-    """A thin rule where the first column begins something new, and its name only there."""
+    """Rows with equal first cells are a group: a thin rule between groups, the name in the first row only."""
     lines: list[str] = []
     names = [row[0].text for row in table.rows]
-    grouped = len(set(names)) < len(names) and not table.columns[0].is_number
+    has_groups = len(set(names)) < len(names) and not table.columns[0].is_number
     for i, row in enumerate(table.rows):
-        again = grouped and i > 0 and names[i] == names[i - 1]
-        if grouped and i > 0 and not again:
+        repeats = has_groups and i > 0 and names[i] == names[i - 1]
+        if has_groups and i > 0 and not repeats:
             lines.append(r"\midrule")
-        entries = [TableCell("") if again and j == 0 else entry for j, entry in enumerate(row)]
-        lines.append(" & ".join(map(_entry, entries, table.columns)) + r" \\")
+        cells = [TableCell("") if repeats and j == 0 else cell for j, cell in enumerate(row)]
+        lines.append(" & ".join(map(_cell, cells, table.columns)) + r" \\")
     return lines
 
 
-def _entry(entry: TableCell, column: Column) -> str:
-    words = text(entry.text)
-    if column.is_number and words.startswith("-") and not words.startswith("--"):
-        words = "$-$" + words[1:]
-    return rf"\textbf{{{words}}}" if entry.bold and words else words
+def _cell(cell: TableCell, column: Column) -> str:
+    text = escape(cell.text)
+    if column.is_number and text.startswith("-") and not text.startswith("--"):
+        text = "$-$" + text[1:]
+    return rf"\textbf{{{text}}}" if cell.bold and text else text
 
 
 def _boxes(pieces: Sequence[tuple[str, float]]) -> str:
@@ -167,9 +168,9 @@ def _boxes(pieces: Sequence[tuple[str, float]]) -> str:
 
 
 def _box(piece: str, share: float) -> str:
-    word = text(piece)
+    word = escape(piece)
     if not word:
         return " "
-    before = " " if piece[:1].isspace() else r"\penalty999 "
+    separator = " " if piece[:1].isspace() else r"\penalty999 "
     colour = ",".join(f"{1 - share * (1 - value):.3g}" for value in FULL)
-    return before + rf"\colorbox[rgb]{{{colour}}}{{\strut {word}}}"
+    return separator + rf"\colorbox[rgb]{{{colour}}}{{\strut {word}}}"

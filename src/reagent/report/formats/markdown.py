@@ -1,65 +1,64 @@
-"""Tables as Markdown, one by one and all in one document."""
+"""The report as Markdown: single tables, and the whole report."""
 
 import re
 from collections.abc import Sequence
 
-from reagent.report.contents import Contents, Drawing
-from reagent.report.tables.base import Column, Table, TableCell
+from reagent.report.contents import Column, Figure, Report, Table, TableCell
 from reagent.views.text import sanitize
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|#~&])")
 
 
-def escaped(text: str) -> str:
-    r"""Text that Markdown shows as it is, in one line.
+def escape(text: str) -> str:
+    r"""Escape text so that Markdown shows it literally, in one line.
 
-    >>> escaped("a|b_c\nd*")
+    >>> escape("a|b_c\nd*")
     'a\\|b\\_c d\\*'
     """
     return _SPECIAL.sub(r"\\\1", " ".join(sanitize(text).split()))
 
 
-def table(table: Table) -> str:
-    """The table with its caption and notes; what stands over several columns is said in each of them."""
+def render_table(table: Table) -> str:
+    """The table with its caption and notes. The name of a group of columns is repeated in each heading."""
     lines = [
-        f"**{escaped(table.title)}.** {escaped(table.caption)}",
+        f"**{escape(table.title)}.** {escape(table.caption)}",
         "",
-        _line([_heading(column) for column in table.columns]),
-        _line(["---:" if column.is_number else "---" for column in table.columns]),
-        *(_line([_entry(entry) for entry in row]) for row in table.rows),
+        _row([_heading(column) for column in table.columns]),
+        _row(["---:" if column.is_number else "---" for column in table.columns]),
+        *(_row([_cell(cell) for cell in row]) for row in table.rows),
     ]
     for note in table.notes:
-        lines += ["", escaped(note)]
+        lines += ["", escape(note)]
     return "\n".join(lines) + "\n"
 
 
-def document(contents: Contents) -> str:
-    """Everything, with the figures as pictures."""
+def render_report(report: Report) -> str:
+    """The whole report; figures are linked as PNG."""
     parts = [
-        f"# {escaped(contents.title)}\n",
-        *(f"- {escaped(name)}: {escaped(value)}" for name, value in contents.facts),
+        f"# {escape(report.title)}\n",
+        *(f"- {escape(name)}: {escape(value)}" for name, value in report.facts),
     ]
-    for section in contents.sections:
-        parts.append(f"\n## {escaped(section.title)}\n")
+    for section in report.sections:
+        parts.append(f"\n## {escape(section.title)}\n")
         for part in section.parts:
             if isinstance(part, Table):
-                parts.append(table(part))
-            elif isinstance(part, Drawing):
-                parts.append(f"![{escaped(part.title)}](figures/{part.id}.png)\n\n{escaped(part.caption)}\n")
-    if contents.missing:
+                parts.append(render_table(part))
+            elif isinstance(part, Figure):
+                parts.append(f"![{escape(part.title)}](figures/{part.id}.png)\n\n{escape(part.caption)}\n")
+    if report.missing:
         parts.append("\n## Left out\n")
-        parts += [f"- {escaped(one.title)}: {escaped(one.reason)}" for one in contents.missing]
+        parts += [f"- {escape(part.title)}: {escape(part.reason)}" for part in report.missing]
     return "\n".join(parts) + "\n"
 
 
-def _line(cells: Sequence[str]) -> str:
+def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
 def _heading(column: Column) -> str:
-    return escaped(f"{column.over} {column.name}".strip())
+    return escape(f"{column.group} {column.name}".strip())
 
 
-def _entry(entry: TableCell) -> str:
-    text = escaped(entry.text)
-    return f"**{text}**" if entry.bold and text else text
+def _cell(cell: TableCell) -> str:
+    text = escape(cell.text)
+    return f"**{text}**" if cell.bold and text else text

@@ -1,196 +1,188 @@
-"""Tables of ReAGent against itself: by replacer, and by hyperparameters."""
+"""Tables that compare ReAGent with itself: by replacer, and by hyperparameters."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import mean, stdev
 from typing import Any
 
-from reagent.report.analysis import NAMES, SOFT, Finding, shown
-from reagent.report.load import Row, Run, is_stage
-from reagent.report.paper_results import SOURCE, hyperparameters, published_name, replacers
+from reagent.report.analysis import METRIC_NAMES, SOFT, EntryResult, ResultIndex, index_results
+from reagent.report.contents import Column, Missing, Table, TableCell
+from reagent.report.load import CellSummary, Run, is_curve_point
+from reagent.report.paper_results import SOURCE, PaperReplacer, load_hyperparameters, load_replacers, paper_model
 from reagent.report.tables.base import (
-    Column,
-    Missing,
-    Table,
-    TableCell,
-    best_within,
-    count,
-    emphasised,
-    number,
-    transposed,
+    NOT_AVAILABLE,
+    columns_to_rows,
+    embolden,
+    find_best_by_group,
+    format_count,
+    format_number,
 )
 
-SETTINGS = ("ratio", "max_steps", "runs", "keep", "top_k")
+# The settings of the published algorithm, with their column headings.
+SETTINGS = {"ratio": "ratio r", "max_steps": "max steps m", "runs": "runs", "keep": "keep", "top_k": "top k"}
 _REPLACERS, _HYPERPARAMETERS = "Replacers", "Hyperparameters"
 _Place = tuple[str, str, str]  # model, dataset, label
+_Record = dict[str, Any]
 
 
-def variant_tables(run: Run, found: Sequence[Finding]) -> Iterator[Table | Missing]:
-    yield _replacers(run, found)
-    yield _hyperparameters(run, found)
+def ablation_tables(run: Run, results: Sequence[EntryResult]) -> Iterator[Table | Missing]:
+    yield _replacer_table(run, results)
+    yield _hyperparameter_table(run, results)
 
 
-def published_rows(run: Run) -> list[Row]:
-    """The cells of ReAGent as published, which alone has steps and a maximum of them."""
-    return [row for row in run.rows if row.method == "reagent" and "max_steps" in row.settings]
-
-
-def _that_stop(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if not is_stage(row)]
-
-
-def _replacers(run: Run, found: Sequence[Finding]) -> Table | Missing:
-    rows, at = _that_stop([row for row in run.rows if row.method == "reagent"]), shown(found)
-    if len({row.replacer for row in rows}) < 2:
-        return Missing(_REPLACERS, "the entries of ReAGent do not differ in their replacer")
+def _replacer_table(run: Run, results: Sequence[EntryResult]) -> Table | Missing:
+    cells = [cell for cell in run.cells if cell.method == "reagent" and not is_curve_point(cell)]
+    if len({cell.replacer for cell in cells}) < 2:
+        return Missing(_REPLACERS, "all entries of ReAGent have the same replacer")
+    index = index_results(results)
     records = [
-        line | {"replacer": some[0].replacer, "paper": _paper_replacer(*place, some[0].replacer)}
-        for place, some in _places(run, rows)
-        for line in [_record(place, some, at)]
+        _record(place, members, index) | {"replacer": replacer, "paper": _paper_replacer(place[0], replacer)}
+        for place, members in _group_by_place(run, cells)
+        for replacer in [members[0].replacer]
     ]
-    given = [("model", "model"), ("dataset", "dataset"), ("label", "entry"), ("replacer", "replacer")]
-    columns, heads = _named(run, records, given)
-    columns += _steps(records, fewest_in_bold=True)
-    heads += [Column("steps"), Column("± SD"), Column("stopped")]
-    columns += [_numbers(records, name) for name in SOFT.metrics]
-    heads += [Column(NAMES[name]) for name in SOFT.metrics]
-    if any(line["paper"] for line in records):
-        for name, digits in (("steps", 0), ("spread", 0), *((metric, 3) for metric in SOFT.metrics)):
-            printed = [None if line["paper"] is None else getattr(line["paper"], name) for line in records]
-            columns.append([TableCell("" if v is None else number(v, digits), quiet=True) for v in printed])
-            heads.append(Column({"spread": "± SD", "steps": "steps"}.get(name, NAMES.get(name, name)), "paper"))
+    columns, heads = _name_columns(run, records)
+    columns += _step_columns(records, fewest_in_bold=True)
+    columns += [_log_ratio_column(records, name) for name in SOFT.metrics]
+    heads += _result_heads()
+    if any(record["paper"] for record in records):
+        for name, digits in (("steps", 0), ("steps_sd", 0), *((metric, 3) for metric in SOFT.metrics)):
+            values = [None if record["paper"] is None else getattr(record["paper"], name) for record in records]
+            columns.append([TableCell("" if v is None else format_number(v, digits), muted=True) for v in values])
+            heads.append(Column({"steps_sd": "± SD"}.get(name, METRIC_NAMES.get(name, name)), "paper"))
     return Table(
         id="replacers",
         title=_REPLACERS,
-        caption="Steps until the stopping condition (of each run of each target; probes, for the fast preset), their "
+        caption="Steps until the stopping condition (for each run of each target; probes for the fast preset), their "
         "standard deviation, the share of targets that met the condition, and log ratios to random.",
         columns=tuple(heads),
-        rows=transposed(columns),
-        records=tuple(_flat(line) for line in records),
-        notes=_notes(records, f"Paper: {SOURCE}; its maximum is given as 3,000 and as 5,000 steps."),
+        rows=columns_to_rows(columns),
+        records=tuple(map(_data_record, records)),
+        notes=_notes(records, f"Paper: {SOURCE}; it gives the maximum as 3,000 and as 5,000 steps."),
     )
 
 
-def _hyperparameters(run: Run, found: Sequence[Finding]) -> Table | Missing:
-    rows = _that_stop(published_rows(run))
-    if not rows:
-        return Missing(_HYPERPARAMETERS, "ReAGent as published (presets paper…) is not among the entries")
-    varied = [name for name in SETTINGS if len({row.settings.get(name) for row in rows}) > 1]
-    if not varied:
-        return Missing(_HYPERPARAMETERS, "the entries of ReAGent as published all have the same settings")
-    records, at = [], shown(found)
-    for place, some in _places(run, rows):
-        settings = {name: some[0].settings.get(name) for name in SETTINGS}
-        printed = _paper_settings(*place, settings) if some[0].replacer == "roberta" else []
-        records.append(_record(place, some, at) | settings | {"replacer": some[0].replacer, "paper": printed})
-    plain = [("model", "model"), ("dataset", "dataset"), ("label", "entry"), ("replacer", "replacer")]
-    columns, heads = _named(run, records, plain)
-    for name, title in zip(SETTINGS, ("ratio r", "max steps m", "runs", "kept", "top k"), strict=True):
-        columns.append([TableCell("" if line[name] is None else f"{line[name]:g}") for line in records])
+def _hyperparameter_table(run: Run, results: Sequence[EntryResult]) -> Table | Missing:
+    # Only the published algorithm has a maximum number of steps.
+    cells = [c for c in run.cells if c.method == "reagent" and "max_steps" in c.settings and not is_curve_point(c)]
+    if not cells:
+        return Missing(_HYPERPARAMETERS, "no entry is ReAGent as published (presets paper…)")
+    if all(len({cell.settings.get(name) for cell in cells}) == 1 for name in SETTINGS):
+        return Missing(_HYPERPARAMETERS, "all entries of ReAGent as published have the same settings")
+    records, index = [], index_results(results)
+    for place, members in _group_by_place(run, cells):
+        replacer, settings = members[0].replacer, {name: members[0].settings.get(name) for name in SETTINGS}
+        paper = _paper_settings(*place[:2], settings) if replacer == "roberta" else []
+        records.append(_record(place, members, index) | settings | {"replacer": replacer, "paper": paper})
+    columns, heads = _name_columns(run, records)
+    for name, title in SETTINGS.items():
+        columns.append([TableCell("" if record[name] is None else f"{record[name]:g}") for record in records])
         heads.append(Column(title))
-    columns += _steps(records, fewest_in_bold=False)
-    heads += [Column("steps"), Column("± SD"), Column("stopped")]
-    columns += [_numbers(records, name) for name in SOFT.metrics]
-    heads += [Column(NAMES[name]) for name in SOFT.metrics]
-    if any(line["paper"] for line in records):
+    columns += _step_columns(records, fewest_in_bold=False)
+    columns += [_log_ratio_column(records, name) for name in SOFT.metrics]
+    heads += _result_heads()
+    if any(record["paper"] for record in records):
         for name in SOFT.metrics:
-            texts = [" or ".join(number(printed[name]) for printed in line["paper"]) for line in records]
-            columns.append([TableCell(text, quiet=True) for text in texts])
-            heads.append(Column(NAMES[name], "paper"))
+            texts = [" or ".join(format_number(row[name]) for row in record["paper"]) for record in records]
+            columns.append([TableCell(text, muted=True) for text in texts])
+            heads.append(Column(METRIC_NAMES[name], "paper"))
     return Table(
         id="hyperparameters",
         title=_HYPERPARAMETERS,
-        caption="ReAGent as published in several settings: steps of each run with their standard deviation, the share "
-        "of targets that met the stopping condition, and log ratios to random. The best of a column and model is bold.",
+        caption="ReAGent as published with several settings: steps of each run with their standard deviation, the "
+        "share of targets that met the stopping condition, and log ratios to random. The best of a column and model "
+        "is bold.",
         columns=tuple(heads),
-        rows=transposed(columns),
-        records=tuple(_flat(line) for line in records),
-        notes=_notes(records, f"Paper: {SOURCE}; it prints two lines for one of its settings."),
+        rows=columns_to_rows(columns),
+        records=tuple(map(_data_record, records)),
+        notes=_notes(records, f"Paper: {SOURCE}; it has two rows for one of its settings."),
     )
 
 
-# --- what they share ---
+# --- shared by both tables ---
 
 
-def _places(run: Run, rows: Sequence[Row]) -> Iterator[tuple[_Place, list[Row]]]:
+def _group_by_place(run: Run, cells: Sequence[CellSummary]) -> Iterator[tuple[_Place, list[CellSummary]]]:
     for model in run.models:
         for dataset in run.datasets:
             for label in run.labels:
-                some = [row for row in rows if (row.model, row.dataset, row.label) == (model, dataset, label)]
-                if some:
-                    yield (model, dataset, label), some
+                members = [c for c in cells if (c.model, c.dataset, c.label) == (model, dataset, label)]
+                if members:
+                    yield (model, dataset, label), members
 
 
-def _record(place: _Place, rows: Sequence[Row], at: Mapping[tuple[str, str, str, str], Finding]) -> dict[str, Any]:
-    steps = [n for row in rows for n in row.steps]
-    stopped = [reason not in ("maximum", "unsettled") for row in rows for reason in row.stopped]
-    line: dict[str, Any] = {
+def _record(place: _Place, cells: Sequence[CellSummary], index: ResultIndex) -> _Record:
+    steps = [n for cell in cells for n in cell.steps]
+    stopped = [reason not in ("maximum", "unsettled") for cell in cells for reason in cell.stopped]
+    record: _Record = {
         **dict(zip(("model", "dataset", "label"), place, strict=True)),
-        "examples": len({row.example for row in rows}),
+        "examples": len({cell.example for cell in cells}),
         "steps": mean(steps) if steps else None,
         "steps_sd": stdev(steps) if len(steps) > 1 else None,
         "stopped": mean(stopped) if stopped else None,
     }
     for name in SOFT.metrics:
-        finding = at.get((*place, name))
-        estimate = None if finding is None else finding.comparison.log_ratio
-        line |= {
+        result = index.get((*place, name))
+        estimate = None if result is None else result.comparison.log_ratio
+        record |= {
             name: estimate and estimate.value,
             f"{name}_low": estimate and estimate.low,
             f"{name}_high": estimate and estimate.high,
-            f"{name}_p": finding and finding.comparison.wilcoxon.p,
-            f"{name}_star": "" if finding is None or finding.significant else "*",
+            f"{name}_p": result and result.comparison.wilcoxon.p,
+            f"{name}_mark": "" if result is None or result.significant else "*",
         }
-    return line
+    return record
 
 
-def _named(
-    run: Run, records: Sequence[dict[str, Any]], names: Sequence[tuple[str, str]]
-) -> tuple[list[list[TableCell]], list[Column]]:
-    columns = [
-        [TableCell(run.short(line[key]) if key == "model" else str(line[key])) for line in records] for key, _ in names
-    ]
-    return columns, [Column(title, is_number=False) for _, title in names]
+def _name_columns(run: Run, records: Sequence[_Record]) -> tuple[list[list[TableCell]], list[Column]]:
+    columns = [[TableCell(run.short_name(record["model"])) for record in records]]
+    columns += [[TableCell(record[name]) for record in records] for name in ("dataset", "label", "replacer")]
+    return columns, [Column(name, is_number=False) for name in ("model", "dataset", "entry", "replacer")]
 
 
-def _steps(records: Sequence[dict[str, Any]], fewest_in_bold: bool) -> list[list[TableCell]]:
-    entries = [TableCell("–" if line["steps"] is None else count(line["steps"])) for line in records]
-    spread = [TableCell("–" if line["steps_sd"] is None else count(line["steps_sd"]), quiet=True) for line in records]
+def _result_heads() -> list[Column]:
+    return [Column(name) for name in ("steps", "± SD", "stopped", *(METRIC_NAMES[name] for name in SOFT.metrics))]
+
+
+def _step_columns(records: Sequence[_Record], fewest_in_bold: bool) -> list[list[TableCell]]:
+    steps, deviations = (
+        [NOT_AVAILABLE if record[name] is None else format_count(record[name]) for record in records]
+        for name in ("steps", "steps_sd")
+    )
+    cells = [TableCell(text) for text in steps]
     if fewest_in_bold:
-        fewest = best_within(_groups(records), [line["steps"] for line in records], higher=False, digits=0)
-        entries = emphasised(entries, fewest)
-    return [entries, spread, [TableCell(number(line["stopped"], 2)) for line in records]]
+        values = [record["steps"] for record in records]
+        cells = embolden(cells, find_best_by_group(_groups(records), values, higher=False, digits=0))
+    stopped = [TableCell(format_number(record["stopped"], 2)) for record in records]
+    return [cells, [TableCell(text, muted=True) for text in deviations], stopped]
 
 
-def _numbers(records: Sequence[dict[str, Any]], name: str) -> list[TableCell]:
-    entries = [TableCell(number(line[name], mark=line[f"{name}_star"])) for line in records]
-    return emphasised(entries, best_within(_groups(records), [line[name] for line in records]))
+def _log_ratio_column(records: Sequence[_Record], name: str) -> list[TableCell]:
+    cells = [TableCell(format_number(record[name], mark=record[f"{name}_mark"])) for record in records]
+    return embolden(cells, find_best_by_group(_groups(records), [record[name] for record in records]))
 
 
-def _groups(records: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:
-    return [(line["model"], line["dataset"]) for line in records]
+def _groups(records: Sequence[_Record]) -> list[tuple[str, str]]:
+    return [(record["model"], record["dataset"]) for record in records]
 
 
-def _notes(records: Sequence[dict[str, Any]], paper: str) -> tuple[str, ...]:
-    star = any(line[f"{name}_star"] for line in records for name in SOFT.metrics)
-    missing = any(line[name] is None for line in records for name in SOFT.metrics)
-    notes = ["* p > .05 in the Wilcoxon signed-rank test: not significantly different from random."] if star else []
-    notes += ["–: not measured, or no logarithm, since one of the means is 0 or below."] if missing else []
-    return (*notes, *([paper] if any(line["paper"] for line in records) else []))
+def _notes(records: Sequence[_Record], paper: str) -> tuple[str, ...]:
+    marked = any(record[f"{name}_mark"] for record in records for name in SOFT.metrics)
+    missing = any(record[name] is None for record in records for name in SOFT.metrics)
+    notes = ["* p > .05 in the Wilcoxon signed-rank test: not significantly different from random."] if marked else []
+    notes += [f"{NOT_AVAILABLE}: not measured, or undefined because a mean is 0 or negative."] if missing else []
+    return (*notes, *([paper] if any(record["paper"] for record in records) else []))
 
 
-def _flat(line: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in line.items() if name != "paper" and not name.endswith("_star")}
+def _data_record(record: _Record) -> _Record:
+    return {name: value for name, value in record.items() if name != "paper" and not name.endswith("_mark")}
 
 
-def _paper_replacer(model: str, dataset: str, label: str, replacer: str) -> Any:
-    del dataset, label
-    known = published_name(model)
-    return None if known is None else replacers().get((known, replacer))
+def _paper_replacer(model: str, replacer: str) -> PaperReplacer | None:
+    name = paper_model(model)
+    return None if name is None else load_replacers().get((name, replacer))
 
 
-def _paper_settings(model: str, dataset: str, label: str, settings: dict[str, Any]) -> list[dict[str, float]]:
-    del label
-    known = published_name(model)
-    if known is None or dataset != "longra":
+def _paper_settings(model: str, dataset: str, settings: dict[str, Any]) -> list[dict[str, float]]:
+    name = paper_model(model)
+    if name is None or dataset != "longra":
         return []
-    return hyperparameters().get((known, settings["ratio"], settings["max_steps"], settings["runs"]), [])
+    return load_hyperparameters().get((name, settings["ratio"], settings["max_steps"], settings["runs"]), [])

@@ -1,4 +1,4 @@
-"""Tables about rationales: whether they hold what people have marked, and how long they are."""
+"""Tables about rationales: agreement with human annotations, and length."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,196 +9,194 @@ import numpy as np
 from reagent.methods.greedy import rationale_ratio
 from reagent.metrics.rationale import SIZE
 from reagent.metrics.statistics import bootstrap
-from reagent.report.analysis import NAMES, RESAMPLES, Finding, shown
-from reagent.report.load import GREEDY, Row, Run, is_exhaustive
-from reagent.report.paper_results import SOURCE, published_name
-from reagent.report.paper_results import rationales as published
+from reagent.report.analysis import METRIC_NAMES, RATIONALES, RESAMPLES, EntryResult, ResultIndex, index_results
+from reagent.report.contents import Column, Missing, Table, TableCell
+from reagent.report.load import AT_GREEDY_LENGTH, CellSummary, Run, is_exhaustive
+from reagent.report.paper_results import SOURCE, load_rationales, paper_model
 from reagent.report.tables.base import (
-    Column,
-    Missing,
-    Table,
-    TableCell,
-    best_within,
-    count,
-    emphasised,
-    interval,
-    number,
-    transposed,
+    columns_to_rows,
+    embolden,
+    find_best_by_group,
+    format_count,
+    format_interval,
+    format_number,
 )
 
-_MARKS = tuple(GREEDY)
-_SIZES = dict.fromkeys(GREEDY, f"{SIZE} units") | dict.fromkeys(GREEDY.values(), "greedy’s length")
-_TITLE = "Rationales and what people have marked"
-_RATIO_TITLE = "Rationale length over the exhaustive minimum"
+_TITLE = "Rationales and human annotations"
+_LENGTH_TITLE = "Rationale length relative to the exhaustive minimum"
+_Place = tuple[str, str, str]  # model, dataset, label
 
 
-def rationale_tables(run: Run, found: Sequence[Finding]) -> Iterator[Table | Missing]:
-    yield _marked(run, found)
-    yield _lengths(run)
+def rationale_tables(run: Run, results: Sequence[EntryResult]) -> Iterator[Table | Missing]:
+    yield _annotation_table(run, results)
+    yield _length_table(run)
 
 
-def _marked(run: Run, found: Sequence[Finding]) -> Table | Missing:
+def _annotation_table(run: Run, results: Sequence[EntryResult]) -> Table | Missing:
     """Ante and No.D at the lengths of the greedy search, as in the paper, and at a fixed length."""
-    at = shown(found)
-    have = [name for name in (*GREEDY.values(), *_MARKS) if any(key[3] == name for key in at)]
-    if not have:
-        return Missing(_TITLE, "no dataset of this run has marks, or their metrics (ante, no_d) are not in the suite")
+    index = index_results(results)
+    at_greedy_length, at_fixed_length = (
+        [name for name in names if any(key[3] == name for key in index)]
+        for names in (AT_GREEDY_LENGTH.values(), RATIONALES.metrics)
+    )
+    metrics = [*at_greedy_length, *at_fixed_length]
+    if not metrics:
+        return Missing(_TITLE, "no dataset of this run is annotated, or the metrics ante and no_d are not in the suite")
     places = [
         (model, dataset, label)
         for model in run.models
         for dataset in run.datasets
         for label in run.labels
-        if any((model, dataset, label, name) in at for name in have)
+        if any((model, dataset, label, name) in index for name in metrics)
     ]
-    names = ("model", "dataset", "method")
-    columns = [[TableCell(run.short(model)) for model, _, _ in places]]
+    columns = [[TableCell(run.short_name(model)) for model, _, _ in places]]
     columns += [[TableCell(place[i]) for place in places] for i in (1, 2)]
-    heads = [Column(name, is_number=False) for name in names]
-    for name in have:
-        columns += _shares(at, places, name)
-        over = _SIZES[name]
-        heads += [Column(NAMES[_plain(name)], over), Column("random", over)]
-    if any(_paper(at, place, name) is not None for place in places for name in _MARKS):
-        for name in _MARKS:
-            printed = [_paper(at, place, name) for place in places]
-            columns.append([TableCell("" if value is None else number(value), quiet=True) for value in printed])
-            heads.append(Column(NAMES[name], "paper"))
+    heads = [Column(name, is_number=False) for name in ("model", "dataset", "method")]
+    for name in metrics:
+        columns += _share_columns(index, places, name)
+        length = f"{SIZE} units" if name in at_fixed_length else "greedy’s length"
+        heads += [Column(METRIC_NAMES[_plain_metric(name)], length), Column("random", length)]
+    if any(_paper_value(index, place, name) is not None for place in places for name in RATIONALES.metrics):
+        for name in RATIONALES.metrics:
+            values = [_paper_value(index, place, name) for place in places]
+            columns.append([TableCell("" if value is None else format_number(value), muted=True) for value in values])
+            heads.append(Column(METRIC_NAMES[name], "paper"))
     return Table(
         id="rationales",
         title=_TITLE,
         caption="Share of examples whose rationale contains the antecedent (Ante) and avoids the distractor (No.D), "
-        "and what a random choice of as many units gets. The best of a column and model is bold.",
+        "and the same for a random choice of as many units. The best of a column and model is bold.",
         columns=tuple(heads),
-        rows=transposed(columns),
-        records=tuple(at[key].record() for key in at if key[3] in have),
-        notes=tuple(_notes(at, have)),
+        rows=columns_to_rows(columns),
+        records=tuple(index[key].to_record() for key in index if key[3] in metrics),
+        notes=tuple(_notes([index[key] for key in index if key[3] in metrics], bool(at_greedy_length))),
     )
 
 
-_Places = Sequence[tuple[str, str, str]]
-_At = dict[tuple[str, str, str, str], Finding]
-
-
-def _shares(at: _At, places: _Places, name: str) -> list[list[TableCell]]:
-    """What the methods got and what random got; the best of a model on a dataset is bold."""
-    means = [at[*p, name].comparison.mean.value if (*p, name) in at else None for p in places]
-    random = [at[*p, name].comparison.random.value if (*p, name) in at else None for p in places]
-    part = [(*p, name) in at and at[*p, name].is_partial for p in places]
-    whole = [None if is_part else value for value, is_part in zip(means, part, strict=True)]
-    entries = [
-        TableCell(number(value, mark="†" if is_part else "")) for value, is_part in zip(means, part, strict=True)
+def _share_columns(index: ResultIndex, places: Sequence[_Place], name: str) -> list[list[TableCell]]:
+    """The shares of the methods and of random; the best method of a model on a dataset is bold."""
+    results = [index.get((*place, name)) for place in places]
+    means = [None if r is None else r.comparison.mean.value for r in results]
+    random = [None if r is None else r.comparison.random.value for r in results]
+    partial = [r is not None and r.is_partial for r in results]
+    complete = [None if is_partial else value for value, is_partial in zip(means, partial, strict=True)]
+    cells = [
+        TableCell(format_number(value, mark="†" if is_partial else ""))
+        for value, is_partial in zip(means, partial, strict=True)
     ]
     return [
-        emphasised(entries, best_within([place[:2] for place in places], whole)),
-        [TableCell(number(value), quiet=True) for value in random],
+        embolden(cells, find_best_by_group([place[:2] for place in places], complete)),
+        [TableCell(format_number(value), muted=True) for value in random],
     ]
 
 
-def _plain(name: str) -> str:
-    return next((plain for plain, greedy in GREEDY.items() if greedy == name), name)
+def _plain_metric(name: str) -> str:
+    return next((plain for plain, greedy in AT_GREEDY_LENGTH.items() if greedy == name), name)
 
 
-def _paper(at: _At, place: tuple[str, str, str], name: str) -> float | None:
-    finding = at.get((*place, GREEDY[name])) or at.get((*place, name))
-    model = published_name(place[0])
-    if finding is None or model is None or place[1] != "longra":
+def _paper_value(index: ResultIndex, place: _Place, name: str) -> float | None:
+    result = index.get((*place, AT_GREEDY_LENGTH[name])) or index.get((*place, name))
+    model = paper_model(place[0])
+    if result is None or model is None or place[1] != "longra":
         return None
-    return published().get((model, finding.method), {}).get(name)
+    return load_rationales().get((model, result.method), {}).get(name)
 
 
-def _notes(at: _At, have: Sequence[str]) -> Iterator[str]:
-    if not any(name in have for name in GREEDY.values()):
-        yield "Greedy’s lengths are left out: no greedy search is among the entries, or none was done."
-    if any(at[key].is_partial for key in at if key[3] in have):
-        yield "† on fewer examples than others, since the rest is missing: never marked as best."
-    cases = sorted({finding.comparison.cases for key, finding in at.items() if key[3] in have})
+def _notes(results: Sequence[EntryResult], has_greedy_lengths: bool) -> Iterator[str]:
+    if not has_greedy_lengths:
+        yield "Results at greedy’s lengths are missing: no greedy search is among the entries, or none is done."
+    if any(result.is_partial for result in results):
+        yield "† on fewer examples than others; never marked as the best."
+    cases = sorted({result.comparison.cases for result in results})
     yield f"Examples: {cases[0]}." if len(cases) == 1 else f"Examples: {cases[0]} to {cases[-1]}."
     yield f"At {SIZE} units, a greedy rationale keeps its own length. Paper: {SOURCE}, on a fine-tuned model."
 
 
-# --- how long ---
-
-_Key = tuple[str, str, str, int]  # model, dataset, example, seed
+# --- length ---
 
 
-def _lengths(run: Run) -> Table | Missing:
-    """Greedy searches against the same search gone through exhaustively."""
-    greedy = [row for row in run.rows if row.method == "greedy"]
-    smallest = _by_label([row for row in greedy if is_exhaustive(row.settings)])
+def _length_table(run: Run) -> Table | Missing:
+    """Lengths of greedy rationales relative to the smallest rationales, found by exhaustive search."""
+    greedy = [cell for cell in run.cells if cell.method == "greedy"]
+    exhaustive = _group_by_label([cell for cell in greedy if is_exhaustive(cell.settings)])
     if not greedy:
-        return Missing(_RATIO_TITLE, "there is no greedy search among the entries")
-    if not smallest:
-        return Missing(_RATIO_TITLE, "no exhaustive search is done: add greedy with the preset exhaustive to the suite")
+        return Missing(_LENGTH_TITLE, "no entry is a greedy search")
+    if not exhaustive:
+        return Missing(
+            _LENGTH_TITLE, "no exhaustive search is done: add greedy with the preset exhaustive to the suite"
+        )
     records = [
-        line
-        for label, rows in _by_label([row for row in greedy if not is_exhaustive(row.settings)]).items()
-        for line in _ratios(label, rows, smallest)
+        record
+        for label, cells in _group_by_label([cell for cell in greedy if not is_exhaustive(cell.settings)]).items()
+        for record in _length_records(label, cells, exhaustive)
     ]
     if not records:
-        return Missing(_RATIO_TITLE, "no example has both a greedy and an exhaustive search in the same way")
-    tried = sum(failure.label in smallest for failure in run.failures)
-    failed = f"{tried} exhaustive searches failed, most often for too many sets, and are not counted."
+        return Missing(_LENGTH_TITLE, "no example has a greedy and an exhaustive search with the same settings")
+    failed = sum(failure.label in exhaustive for failure in run.failures)
+    note = f"{failed} exhaustive searches failed, most often because there are too many sets; they are not counted."
     numbers = ("examples", "mean length", "smallest", "ratio", "95 %")
     return Table(
         id="rationale_length",
-        title=_RATIO_TITLE,
-        caption="How many times longer greedy rationales are than the smallest set of units that keeps the prediction, "
-        "found by going through all of them; mean of the ratios over examples.",
+        title=_LENGTH_TITLE,
+        caption="Length of greedy rationales divided by the size of the smallest set of units that keeps the "
+        "prediction, found by exhaustive search; mean of the ratios over examples.",
         columns=(*(Column(name, is_number=False) for name in ("model", "dataset", "method")), *map(Column, numbers)),
-        rows=tuple(_length_row(run, line) for line in records),
+        rows=tuple(_length_row(run, record) for record in records),
         records=tuple(records),
-        notes=(failed,) if tried else (),
+        notes=(note,) if failed else (),
     )
 
 
-def _length_row(run: Run, line: Mapping[str, Any]) -> tuple[TableCell, ...]:
+def _length_row(run: Run, record: Mapping[str, Any]) -> tuple[TableCell, ...]:
     return (
-        TableCell(run.short(line["model"])),
-        *(TableCell(line[name]) for name in ("dataset", "label")),
-        TableCell(str(line["examples"])),
-        TableCell(count(line["length"])),
-        TableCell(count(line["smallest"])),
-        TableCell(number(line["ratio"])),
-        TableCell(interval(line["ratio_low"], line["ratio_high"]), quiet=True),
+        TableCell(run.short_name(record["model"])),
+        *(TableCell(record[name]) for name in ("dataset", "label")),
+        TableCell(str(record["examples"])),
+        TableCell(format_count(record["length"])),
+        TableCell(format_count(record["smallest"])),
+        TableCell(format_number(record["ratio"])),
+        TableCell(format_interval(record["ratio_low"], record["ratio_high"]), muted=True),
     )
 
 
-def _by_label(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        found[row.label].append(row)
-    return dict(found)
+def _group_by_label(cells: Sequence[CellSummary]) -> dict[str, list[CellSummary]]:
+    groups: dict[str, list[CellSummary]] = defaultdict(list)
+    for cell in cells:
+        groups[cell.label].append(cell)
+    return dict(groups)
 
 
-def _ratios(label: str, rows: Sequence[Row], smallest: dict[str, list[Row]]) -> Iterator[dict[str, Any]]:
-    """One line for each model and dataset on which both searches were done in the same way."""
-    lengths = {_key(row): row for others in smallest.values() for row in others if _alike(row, rows[0])}
-    for model, dataset in dict.fromkeys((row.model, row.dataset) for row in rows):
-        both = [row for row in rows if (row.model, row.dataset) == (model, dataset) and _key(row) in lengths]
-        of_example: dict[str, list[float]] = defaultdict(list)
-        for row in both:
-            of_example[row.example].append(rationale_ratio(row.steps, lengths[_key(row)].steps))
+def _length_records(
+    label: str, cells: Sequence[CellSummary], exhaustive: dict[str, list[CellSummary]]
+) -> Iterator[dict[str, Any]]:
+    """One record for each model and dataset that has both searches with the same settings."""
+    smallest = {_key(c): c for others in exhaustive.values() for c in others if _has_same_settings(c, cells[0])}
+    for model, dataset in dict.fromkeys((cell.model, cell.dataset) for cell in cells):
+        both = [cell for cell in cells if (cell.model, cell.dataset) == (model, dataset) and _key(cell) in smallest]
+        ratios_by_example: dict[str, list[float]] = defaultdict(list)
+        for cell in both:
+            ratios_by_example[cell.example].append(rationale_ratio(cell.steps, smallest[_key(cell)].steps))
         if not both:
             continue
-        ratios = np.array([np.mean(some) for some in of_example.values()])
+        ratios = np.array([np.mean(values) for values in ratios_by_example.values()])
         estimate = bootstrap(ratios, lambda values: np.asarray(values.mean(1)), resamples=RESAMPLES)
         yield {
             "model": model,
             "dataset": dataset,
             "label": label,
-            "examples": len(of_example),
-            "length": float(np.mean([n for row in both for n in row.steps])),
-            "smallest": float(np.mean([n for row in both for n in lengths[_key(row)].steps])),
+            "examples": len(ratios_by_example),
+            "length": float(np.mean([n for cell in both for n in cell.steps])),
+            "smallest": float(np.mean([n for cell in both for n in smallest[_key(cell)].steps])),
             "ratio": estimate.value,
             "ratio_low": estimate.low,
             "ratio_high": estimate.high,
         }
 
 
-def _key(row: Row) -> _Key:
-    return row.model, row.dataset, row.example, row.seed
+def _key(cell: CellSummary) -> tuple[str, str, str, int]:
+    return cell.model, cell.dataset, cell.example, cell.seed
 
 
-def _alike(one: Row, other: Row) -> bool:
-    same = ("by", "draws", "top_k")
-    return one.replacer == other.replacer and all(one.settings.get(k) == other.settings.get(k) for k in same)
+def _has_same_settings(one: CellSummary, other: CellSummary) -> bool:
+    names = ("by", "draws", "top_k")
+    return one.replacer == other.replacer and all(one.settings.get(k) == other.settings.get(k) for k in names)
