@@ -142,8 +142,8 @@ def run(app: "FastAPI", listening: socket.socket, where: str, quiet: bool) -> No
         """Ends at once: whoever watches a job is told so and let go."""
 
         def handle_exit(self, sig: int, frame: object) -> None:
-            # Not here: the signal may have come while this very thread holds a lock of the desk.
-            Thread(target=app.state.desk.close, args=(0,)).start()
+            # Not here: the signal may have come while this very thread holds a lock of the job queue.
+            Thread(target=app.state.jobs.close, args=(0,)).start()
             super().handle_exit(sig, frame)  # type: ignore[arg-type]
 
     config = uvicorn.Config(
@@ -161,7 +161,7 @@ def run(app: "FastAPI", listening: socket.socket, where: str, quiet: bool) -> No
     try:
         Server(config).run(sockets=[listening])
     finally:
-        if not app.state.desk.close():  # a forward pass cannot be interrupted, and nobody should wait for one
+        if not app.state.jobs.close():  # a forward pass cannot be interrupted, and nobody should wait for one
             print("interrupted", file=sys.stderr, flush=True)
             os._exit(130)
 
