@@ -129,9 +129,7 @@ def test_the_token_in_the_address_becomes_a_cookie(remote: Service) -> None:
 def test_programs_send_the_token_in_a_header(remote: Service) -> None:
     bearer = {"Authorization": f"Bearer {TOKEN}"}
     assert remote.client.get("/api/health", headers=bearer).status_code == 200
-    assert (
-        remote.client.get("/api/health", params={"token": TOKEN}).status_code == 401
-    )  # addresses are logged
+    assert remote.client.get("/api/health", params={"token": TOKEN}).status_code == 401  # addresses are logged
 
 
 def test_no_response_contains_the_token(remote: Service) -> None:
