@@ -109,7 +109,7 @@ def test_options_depend_on_the_model(service: Service, tiny_model: HuggingFaceMo
         ({"prompt": PROMPT, "target": ""}, "target is empty"),
         ({"prompt": PROMPT, "max_new_tokens": 0}, "max_new_tokens must be at least 1"),
         ({"prompt": PROMPT, "max_new_tokens": 101}, "at most 100"),
-        ({"prompt": PROMPT, "probes": 0}, "probes must be"),
+        ({"prompt": PROMPT, "probes": 0}, "must be a whole number from 1"),
         ({"prompt": PROMPT, "probes": 10**6}, "at most 4096"),
         ({"prompt": PROMPT, "seed": -1}, "seed must be between 0 and"),
         ({"messages": [{"role": "user", "content": "aunt"}]}, "no chat template"),
