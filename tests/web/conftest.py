@@ -1,4 +1,4 @@
-"""A service, and a desk whose model waits until it is told to go on."""
+"""A service, and a job queue whose model waits at a gate."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,27 +8,27 @@ import pytest
 from reagent.web.config import Limits
 from reagent.web.jobs import JobQueue
 from reagent.web.storage import ExplanationStore
-from web.serving import Gate, Service, capitals, serving
+from web.service import Gate, Service, capital_model, create_service
 
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    made = serving(tmp_path)
-    yield made
-    made.desk.close()
+    service = create_service(tmp_path)
+    yield service
+    service.queue.close()
 
 
 @pytest.fixture
 def gate() -> Iterator[Gate]:
-    made = Gate()
-    yield made
-    made.open()
+    gate = Gate()
+    yield gate
+    gate.open()
 
 
 @pytest.fixture
-def desk(gate: Gate, tmp_path: Path) -> Iterator[JobQueue]:
-    """A desk with room for two, whose model waits at the gate."""
-    made = JobQueue(capitals(gate), ExplanationStore(tmp_path), Limits(queue=2))
-    yield made
+def queue(gate: Gate, tmp_path: Path) -> Iterator[JobQueue]:
+    """A queue for two waiting jobs, whose model waits at the gate."""
+    queue = JobQueue(capital_model(gate), ExplanationStore(tmp_path), Limits(queue=2))
+    yield queue
     gate.open()
-    made.close()
+    queue.close()

@@ -1,242 +1,264 @@
-"""The desk: one worker, a queue that ends, and watchers who may come late, leave, or change their mind."""
+"""The job queue: one worker, bounded length, late watchers, watchers that leave, and cancelled jobs."""
 
 import asyncio
+import logging
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reagent.request import ExplainRequest
 from reagent.testing.scripted import ScriptedModel
 from reagent.web import jobs
 from reagent.web.config import Limits
 from reagent.web.jobs import Job, JobQueue, JobStatus, QueueFullError
-from reagent.web.sse import events
+from reagent.web.sse import stream_events
 from reagent.web.storage import ExplanationStore
-from web.serving import PROMPT, WORDS, Gate, Service, capitals, serving, wait_for
+from web.service import PROMPT, WORDS, Gate, Service, capital_model, create_service, wait_for
 
-CALL: dict[str, Any] = {"prompt": PROMPT, "max_new_tokens": 1}
+REQUEST = ExplainRequest.build(PROMPT, max_new_tokens=1)
 
 
-def names(text: str) -> list[str]:
+def event_names(text: str) -> list[str]:
     return [line.removeprefix("event: ") for line in text.splitlines() if line.startswith("event: ")]
 
 
-def watched(job: Job) -> str:
-    async def all_of_it() -> str:
-        return "".join([part async for part in events(job)])
+def watch(job: Job) -> list[str]:
+    """Names of all events of a job until it ends."""
 
-    return asyncio.run(asyncio.wait_for(all_of_it(), 20))
+    async def collect() -> list[str]:
+        return [str(event.event) async for event in stream_events(job)]
+
+    return asyncio.run(asyncio.wait_for(collect(), 20))
 
 
-def held(desk: JobQueue, gate: Gate) -> Job:
+def start_blocked_job(queue: JobQueue, gate: Gate) -> Job:
     """A job that runs and waits at the gate."""
     gate.shut()
-    job = desk.submit(CALL)
+    job = queue.submit(REQUEST)
     assert gate.reached.wait(20)
     return job
 
 
-def test_one_runs_some_wait_and_the_rest_is_told_when_to_come_again(desk: JobQueue, gate: Gate) -> None:
-    jobs = [held(desk, gate), desk.submit(CALL), desk.submit(CALL)]
-    assert desk.counts() == (2, 1)
+def test_one_job_runs_some_wait_and_more_are_rejected(queue: JobQueue, gate: Gate) -> None:
+    jobs = [start_blocked_job(queue, gate), queue.submit(REQUEST), queue.submit(REQUEST)]
+    assert queue.counts() == (2, 1)
     with pytest.raises(QueueFullError) as full:
-        desk.submit(CALL)
-    assert 1 <= full.value.seconds <= 60
+        queue.submit(REQUEST)
+    assert 1 <= full.value.retry_after <= 60
     gate.open()
-    wait_for(lambda: all(job.look.state is JobStatus.DONE for job in jobs))
-    assert desk.counts() == (0, 0)
-    assert [entry["id"] for entry in desk.history] == [job.name for job in reversed(jobs)]
+    wait_for(lambda: all(job.state.status is JobStatus.DONE for job in jobs))
+    wait_for(lambda: queue.counts() == (0, 0))
+    assert [entry["id"] for entry in queue.history] == [job.name for job in reversed(jobs)]
 
 
 def test_a_full_queue_is_429_with_retry_after(gate: Gate, tmp_path: Path) -> None:
-    service = serving(tmp_path, capitals(gate), Limits(queue=1))
-    held(service.desk, gate)
-    service.ask()
-    answer = service.client.post("/api/jobs", json=CALL)
-    assert answer.status_code == 429
-    assert int(answer.headers["retry-after"]) >= 1
-    assert "full" in answer.json()["error"]
+    service = create_service(tmp_path, capital_model(gate), Limits(queue=1))
+    start_blocked_job(service.queue, gate)
+    service.submit()
+    response = service.client.post("/api/jobs", json={"prompt": PROMPT, "max_new_tokens": 1})
+    assert response.status_code == 429
+    assert int(response.headers["retry-after"]) >= 1
+    assert "full" in response.json()["error"]
     gate.open()
-    service.desk.close()
+    service.queue.close()
 
 
-def test_who_cancels_while_waiting_is_gone_at_once_and_makes_room(desk: JobQueue, gate: Gate) -> None:
-    running, first, second = held(desk, gate), desk.submit(CALL), desk.submit(CALL)
-    desk.cancel(first)
-    assert first.look.state is JobStatus.CANCELLED
-    third = desk.submit(CALL)
+def test_a_waiting_job_is_cancelled_at_once_and_makes_room(queue: JobQueue, gate: Gate) -> None:
+    running, first, second = start_blocked_job(queue, gate), queue.submit(REQUEST), queue.submit(REQUEST)
+    queue.cancel(first)
+    assert first.state.status is JobStatus.CANCELLED
+    third = queue.submit(REQUEST)
     gate.open()
-    wait_for(lambda: third.look.state.ended)
-    assert [job.look.state for job in (running, first, second, third)] == ["done", "cancelled", "done", "done"]
+    wait_for(lambda: third.state.status.ended)
+    assert [job.state.status for job in (running, first, second, third)] == ["done", "cancelled", "done", "done"]
 
 
-def test_a_job_that_runs_is_cancelled_at_its_next_step(gate: Gate, tmp_path: Path) -> None:
-    service = serving(tmp_path, capitals(gate))
-    job = held(service.desk, gate)
+def test_a_running_job_is_cancelled_at_its_next_step(gate: Gate, tmp_path: Path) -> None:
+    service = create_service(tmp_path, capital_model(gate))
+    job = start_blocked_job(service.queue, gate)
     assert service.client.delete(f"/api/jobs/{job.name}").json()["state"] == "running"
     gate.open()
-    assert service.ended(job.name)["state"] == "cancelled"
+    assert service.wait_for_job(job.name)["state"] == "cancelled"
     assert service.client.get(f"/api/explanations/{job.name}").status_code == 404
-    again = service.ask()
-    assert service.ended(again)["state"] == "done"
-    assert service.client.delete(f"/api/jobs/{again}").json()["state"] == "done"  # too late
-    service.desk.close()
+    other = service.submit()
+    assert service.wait_for_job(other)["state"] == "done"
+    assert service.client.delete(f"/api/jobs/{other}").json()["state"] == "done"  # too late
+    service.queue.close()
 
 
-def test_events_tell_the_answer_before_the_first_picture_and_end_with_the_last(desk: JobQueue, gate: Gate) -> None:
-    job = held(desk, gate)
+def test_the_answer_comes_before_the_first_result_and_done_is_the_last_event(queue: JobQueue, gate: Gate) -> None:
+    job = start_blocked_job(queue, gate)
 
     async def watch() -> list[str]:
-        seen: list[str] = []
-        async for part in events(job):
+        names: list[str] = []
+        async for event in stream_events(job):
             gate.open()
-            seen += names(part)
-        return seen
+            names.append(str(event.event))
+        return names
 
-    seen = asyncio.run(asyncio.wait_for(watch(), 20))
-    assert seen[0] == "state"
-    assert seen.index("token") < seen.index("done")
-    assert seen[-1] == "done"
+    names = asyncio.run(asyncio.wait_for(watch(), 20))
+    assert names[0] == "state"
+    assert names.index("token") < names.index("done")
+    assert names[-1] == "done"
 
 
-def test_partial_pictures_come_and_get_surer(tmp_path: Path) -> None:
-    """Every state that the worker tells, without a reader that may miss some."""
-    looks = []
+def test_partial_results_have_decreasing_standard_errors(tmp_path: Path) -> None:
+    """Record every state that the worker publishes; a watcher may skip some."""
+    states = []
 
-    class Told(Job):
-        def tell(self, look: jobs.JobState) -> None:
-            looks.append(look)
-            super().tell(look)
+    class RecordedJob(Job):
+        def publish(self, state: jobs.JobState) -> None:
+            states.append(state)
+            super().publish(state)
 
-    job = Told("0" * 16, CALL | {"probes": 64, "replacer": "random"})
-    desk = JobQueue(capitals(), ExplanationStore(tmp_path), Limits())
-    desk._answer(job, jobs.time.monotonic())
-    assert looks[-1].state is JobStatus.DONE
-    assert looks[1].answer == " Tokyo"
-    assert looks[1].view is None
-    views = [look.view for look in looks if look.view is not None]
+    request = ExplainRequest.build(PROMPT, max_new_tokens=1, options={"probes": 64}, replacer="random")
+    queue = JobQueue(capital_model(), ExplanationStore(tmp_path), Limits())
+    queue._run_job(RecordedJob("0" * 16, request), jobs.time.monotonic())
+    assert states[-1].status is JobStatus.DONE
+    assert states[1].answer == " Tokyo"
+    assert states[1].view is None
+    views = [state.view for state in states if state.view is not None]
     assert views[0] is not None
     assert sum(views[0]["stderr"][0]) > sum(views[-1]["stderr"][0])
 
 
-def test_who_comes_late_sees_the_latest_state_first(service: Service) -> None:
-    name = service.ask()
-    service.ended(name)
-    late = service.client.get(f"/api/jobs/{name}/events")
-    assert late.headers["content-type"].startswith("text/event-stream")
-    assert names(late.text) == ["token", "progress", "done"]
+def test_a_late_watcher_sees_the_latest_state_first(service: Service) -> None:
+    name = service.submit()
+    service.wait_for_job(name)
+    response = service.client.get(f"/api/jobs/{name}/events")
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert event_names(response.text) == ["token", "progress", "done"]
 
 
-def test_a_watcher_who_leaves_is_forgotten(desk: JobQueue, gate: Gate) -> None:
-    job = held(desk, gate)
+def test_a_client_that_disconnects_is_unsubscribed(gate: Gate, tmp_path: Path) -> None:
+    service = create_service(tmp_path, capital_model(gate))
+    job = start_blocked_job(service.queue, gate)
+    subscribers = []
 
-    async def peek() -> None:
-        watching = events(job)
-        await anext(watching)
-        assert len(job._bells) == 1
-        await watching.aclose()  # type: ignore[attr-defined]
+    async def connect() -> None:
+        connected = asyncio.Event()
+        path = f"/api/jobs/{job.name}/events"
+        scope = {
+            "type": "http",
+            "method": "GET",
+            "path": path,
+            "query_string": b"",
+            "headers": [(b"host", b"localhost")],
+        }
 
-    asyncio.run(peek())
-    assert job._bells == []
+        async def receive() -> Any:
+            await connected.wait()
+            subscribers.append(len(job._subscribers))
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            if message["type"] == "http.response.body":
+                connected.set()
+
+        await asyncio.wait_for(service.client.app(scope, receive, send), 20)
+
+    asyncio.run(connect())
+    assert subscribers == [1]
+    assert job._subscribers == []
     gate.open()
-    wait_for(lambda: job.look.state.ended)
+    service.queue.close()
 
 
-def test_silence_is_filled_with_comments(desk: JobQueue, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "QUIET", 0.02)
-    job = held(desk, gate)
-
-    async def watch() -> list[str]:
-        parts = []
-        async for part in events(job):
-            parts.append(part)
-            if part.startswith(":"):
-                gate.open()
-        return parts
-
-    assert ": still here\n\n" in asyncio.run(asyncio.wait_for(watch(), 20))
+def test_an_idle_stream_sends_comments(gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proxies and browsers close a connection that stays silent."""
+    monkeypatch.setattr("fastapi.routing._PING_INTERVAL", 0.02)
+    service = create_service(tmp_path, capital_model(gate))
+    job = start_blocked_job(service.queue, gate)
+    threading.Timer(0.3, gate.open).start()
+    text = service.client.get(f"/api/jobs/{job.name}/events").text
+    assert "\n\n: ping\n\n" in text
+    assert event_names(text)[-1] == "done"
+    service.queue.close()
 
 
 def test_a_job_that_takes_too_long_fails_and_the_next_one_runs(gate: Gate, tmp_path: Path) -> None:
-    desk = JobQueue(capitals(gate), ExplanationStore(tmp_path), Limits(seconds=1))
-    job = held(desk, gate)
+    queue = JobQueue(capital_model(gate), ExplanationStore(tmp_path), Limits(seconds=1))
+    job = start_blocked_job(queue, gate)
     jobs.time.sleep(1.1)
     gate.open()
-    wait_for(lambda: job.look.state.ended)
-    assert job.look.error is not None
-    assert "more than 1 s" in job.look.error
-    after = desk.submit(CALL)
-    wait_for(lambda: after.look.state is JobStatus.DONE)
-    desk.close()
+    wait_for(lambda: job.state.status.ended)
+    assert job.state.error is not None
+    assert "more than 1 s" in job.state.error
+    following = queue.submit(REQUEST)
+    wait_for(lambda: following.state.status is JobStatus.DONE)
+    queue.close()
 
 
-def test_a_model_that_breaks_ends_its_job_and_nothing_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_exception_in_the_model_ends_only_its_job(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     broken = True
 
     def logits(context: Any) -> Any:
         if broken:
             raise RuntimeError("secret-path and more")
-        return capitals().logits(context)
+        return capital_model().logits(context)
 
-    desk = JobQueue(ScriptedModel(WORDS, logits), ExplanationStore(tmp_path), Limits())
-    first = desk.submit(CALL)
-    wait_for(lambda: first.look.state.ended)
-    assert first.look.error == "unexpected RuntimeError: see the terminal of the service"
-    assert "secret-path" in capfd.readouterr().err
+    queue = JobQueue(ScriptedModel(WORDS, logits), ExplanationStore(tmp_path), Limits())
+    first = queue.submit(REQUEST)
+    wait_for(lambda: first.state.status.ended)
+    assert first.state.error == "unexpected RuntimeError: see the terminal of the service"
+    assert "secret-path" in caplog.text
     broken = False
-    second = desk.submit(CALL)
-    wait_for(lambda: second.look.state is JobStatus.DONE)
-    desk.close()
+    second = queue.submit(REQUEST)
+    wait_for(lambda: second.state.status is JobStatus.DONE)
+    queue.close()
 
 
-def test_a_full_disk_takes_the_link_and_not_the_answer(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "shelf"
-    desk = JobQueue(capitals(), ExplanationStore(folder), Limits())
+def test_a_full_disk_costs_the_link_and_not_the_answer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = tmp_path / "explanations"
+    queue = JobQueue(capital_model(), ExplanationStore(folder), Limits())
     folder.rmdir()
-    job = desk.submit(CALL)
-    wait_for(lambda: job.look.state.ended)
-    assert job.look.state is JobStatus.DONE
-    assert "cannot write" in capfd.readouterr().err
-    desk.close()
+    job = queue.submit(REQUEST)
+    wait_for(lambda: job.state.status.ended)
+    assert job.state.status is JobStatus.DONE
+    (record,) = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert "cannot write" in record.getMessage()
+    queue.close()
 
 
-def test_what_has_ended_is_forgotten_but_found_on_the_shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "REMEMBERED", 2)
-    desk = JobQueue(capitals(), ExplanationStore(tmp_path), Limits())
-    made = []
+def test_old_jobs_are_read_from_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "MAX_ENDED_JOBS", 2)
+    queue = JobQueue(capital_model(), ExplanationStore(tmp_path), Limits())
+    submitted = []
     for _ in range(5):
-        made.append(desk.submit(CALL))
-        wait_for(lambda: made[-1].look.state.ended)
-    assert len(desk._jobs) <= 3
-    assert made[0].name not in desk._jobs
-    again = desk.find(made[0].name)
-    assert again is not None
-    assert again.look.state is JobStatus.DONE
-    assert again.look.view is not None
-    desk.close()
+        submitted.append(queue.submit(REQUEST))
+        wait_for(lambda: submitted[-1].state.status.ended)
+    assert len(queue._jobs) <= 3
+    assert submitted[0].name not in queue._jobs
+    job = queue.find(submitted[0].name)
+    assert job is not None
+    assert job.state.status is JobStatus.DONE
+    assert job.state.view is not None
+    queue.close()
 
 
-def test_closing_lets_everyone_go(desk: JobQueue, gate: Gate) -> None:
-    running, waiting = held(desk, gate), desk.submit(CALL)
-    assert desk.close(seconds=0.05) is False  # a pass that is under way cannot be stopped
-    assert names(watched(running))[-1] == names(watched(waiting))[-1] == "cancelled"
+def test_closing_the_queue_ends_all_streams(queue: JobQueue, gate: Gate) -> None:
+    running, waiting = start_blocked_job(queue, gate), queue.submit(REQUEST)
+    assert queue.close(seconds=0.05) is False  # a forward pass cannot be interrupted
+    assert watch(running)[-1] == watch(waiting)[-1] == "cancelled"
     gate.open()
-    assert desk.close(seconds=10)
+    assert queue.close(seconds=10)
     with pytest.raises(QueueFullError):
-        desk.submit(CALL)
+        queue.submit(REQUEST)
 
 
-def test_the_shelf_keeps_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reagent.web.storage.KEPT", 2)
-    service = serving(tmp_path)
-    made = [service.ask() for _ in range(4)]
-    for name in made:
-        service.ended(name)
-    assert {path.stem for path in tmp_path.iterdir()} <= set(made)
+def test_the_store_keeps_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reagent.web.storage.MAX_STORED", 2)
+    service = create_service(tmp_path)
+    names = [service.submit() for _ in range(4)]
+    for name in names:
+        service.wait_for_job(name)
+    assert {path.stem for path in tmp_path.iterdir()} <= set(names)
     assert len(list(tmp_path.iterdir())) == 2
-    service.desk.close()
+    service.queue.close()
 
 
-def test_a_file_that_is_damaged_is_no_explanation(service: Service, tmp_path: Path) -> None:
+def test_a_damaged_file_is_not_an_explanation(service: Service, tmp_path: Path) -> None:
     (tmp_path / f"{'a' * 16}.json").write_text("{half")
     assert service.client.get(f"/api/explanations/{'a' * 16}").status_code == 404

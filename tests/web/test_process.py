@@ -1,4 +1,4 @@
-"""`reagent serve` as a process of its own, asked over the network as a browser asks."""
+"""`reagent serve` as a process, called over HTTP."""
 
 import os
 import re
@@ -21,7 +21,7 @@ COMMAND = [sys.executable, "-m", "reagent", "serve"]
 
 
 @contextmanager
-def started(*words: str, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def start_service(*words: str, **variables: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The process and the address that it prints."""
     process = subprocess.Popen(
         [*COMMAND, "--port", "0", *words],
@@ -38,30 +38,29 @@ def started(*words: str, **variables: str) -> Iterator[tuple[subprocess.Popen[st
         process.communicate()
 
 
-def refused(*words: str, **variables: str) -> str:
-    """What is said when the command stops before it starts."""
-    answer = subprocess.run(
+def fail_to_start(*words: str, **variables: str) -> str:
+    """The one-line error of a command that does not start."""
+    result = subprocess.run(
         [*COMMAND, *words], capture_output=True, text=True, timeout=60, env={**os.environ, **variables}
     )
-    assert answer.returncode == 2, answer.stderr
-    (line,) = answer.stderr.splitlines()
+    assert result.returncode == 2, result.stderr
+    (line,) = result.stderr.splitlines()
     assert line.startswith("error: ")
     return line
 
 
-def test_a_job_over_the_wire_and_ctrl_c_while_another_runs(tiny_folder: Path, tmp_path: Path) -> None:
-    with started("--model", str(tiny_folder), "--folder", str(tmp_path)) as (process, address):
+def test_a_job_over_http_and_ctrl_c_while_another_runs(tiny_folder: Path, tmp_path: Path) -> None:
+    with start_service("--model", str(tiny_folder), "--folder", str(tmp_path)) as (process, address):
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", address)
         with httpx.Client(base_url=address, timeout=60) as client:
-            asked = {"prompt": "My aunt moved to Japan", "max_new_tokens": 3}
-            name = client.post("api/jobs", json=asked).json()["id"]
-            seen: list[str] = []
+            body = {"prompt": "My aunt moved to Japan", "max_new_tokens": 3}
+            name = client.post("api/jobs", json=body).json()["id"]
             with client.stream("GET", f"api/jobs/{name}/events") as stream:
-                seen = [line.removeprefix("event: ") for line in stream.iter_lines() if line.startswith("event: ")]
-            assert seen[-1] == "done"
-            assert seen.index("token") < seen.index("partial") < seen.index("done")  # the answer, then its reasons
+                names = [line.removeprefix("event: ") for line in stream.iter_lines() if line.startswith("event: ")]
+            assert names[-1] == "done"
+            assert names.index("token") < names.index("partial") < names.index("done")
             assert (tmp_path / f"{name}.json").is_file()
-            long = asked | {"method": "reagent", "preset": "paper"}
+            long = body | {"method": "reagent", "preset": "paper"}
             waiting = client.post("api/jobs", json=long).json()["id"]
             with client.stream("GET", f"api/jobs/{waiting}/events") as stream:
                 lines = stream.iter_lines()
@@ -72,14 +71,14 @@ def test_a_job_over_the_wire_and_ctrl_c_while_another_runs(tiny_folder: Path, tm
         assert process.wait(20) == 130
         assert time.monotonic() - begin < 10
         assert process.stderr is not None
-        told = process.stderr.read()
-        assert "Traceback" not in told
-        assert "GET /" not in told  # no log of who asked what
+        log = process.stderr.read()
+        assert "Traceback" not in log
+        assert "GET /" not in log  # requests are not logged
 
 
-def test_a_remote_service_gives_its_token_once(tiny_folder: Path, tmp_path: Path) -> None:
+def test_a_remote_service_prints_its_token_once(tiny_folder: Path, tmp_path: Path) -> None:
     words = ("--model", str(tiny_folder), "--folder", str(tmp_path), "--host", "0.0.0.0", "--allow-remote")
-    with started(*words) as (process, address):
+    with start_service(*words) as (process, address):
         token = address.partition("?token=")[2]
         assert len(token) >= 32
         port = re.findall(r":(\d+)/", address)[0]
@@ -90,29 +89,29 @@ def test_a_remote_service_gives_its_token_once(tiny_folder: Path, tmp_path: Path
             assert client.get("", params={"token": token}).status_code == 200
             assert client.get("api/health").json()["status"] == "ok"
         process.send_signal(signal.SIGTERM)
-        _, told = process.communicate(timeout=20)
-        assert token not in told
+        _, log = process.communicate(timeout=20)
+        assert token not in log
 
 
-def test_a_port_that_is_taken_is_one_line() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        said = refused("--port", str(port))
-    assert f"port {port}" in said
-    assert "choose another with --port" in said
+def test_an_occupied_port_is_a_one_line_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as occupied:
+        port = occupied.getsockname()[1]
+        error = fail_to_start("--port", str(port))
+    assert f"port {port}" in error
+    assert "choose another with --port" in error
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com"])
-def test_other_machines_come_in_only_where_that_was_said(host: str) -> None:
-    assert "add --allow-remote" in refused("--host", host)
+def test_a_remote_host_needs_allow_remote(host: str) -> None:
+    assert "add --allow-remote" in fail_to_start("--host", host)
 
 
-def test_a_token_that_can_be_guessed_is_refused() -> None:
-    assert "at least 16" in refused("--allow-remote", "--port", "0", REAGENT_TOKEN="short")
+def test_a_short_token_is_rejected() -> None:
+    assert "at least 16" in fail_to_start("--allow-remote", "--port", "0", REAGENT_TOKEN="short")
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("--queue", "0"), "queue"),
         (("--max-prompt", "0"), "prompt"),
@@ -120,11 +119,11 @@ def test_a_token_that_can_be_guessed_is_refused() -> None:
         (("--name", "lab.example"), "--allow-remote"),
     ],
 )
-def test_bad_options_are_one_line(words: tuple[str, ...], said: str) -> None:
-    assert said in refused(*words)
+def test_wrong_options_are_one_line_errors(words: tuple[str, ...], message: str) -> None:
+    assert message in fail_to_start(*words)
 
 
-def test_a_token_from_the_environment_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_token_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REAGENT_TOKEN", "a token / of my own")
     with command.bind("127.0.0.1", 0) as listening:
         access: Any = command.admission(listening, "127.0.0.1", False, [])

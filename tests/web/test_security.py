@@ -1,4 +1,4 @@
-"""Who may ask: nobody under another name, no other page, nobody without the token, nothing too large or too slow."""
+"""Requests with a wrong host, origin or token, and requests that are too large or too slow, are rejected."""
 
 import asyncio
 from collections.abc import Iterator
@@ -10,17 +10,17 @@ import pytest
 from reagent.web import security
 from reagent.web.config import Access, Limits
 from reagent.web.security import Guard, allowed_host
-from web.serving import HERE, PROMPT, Service, serving
+from web.service import BASE_URL, PROMPT, Service, create_service
 
 TOKEN = "correct-horse-battery"
-QUESTION = {"prompt": PROMPT, "max_new_tokens": 1}
+BODY = {"prompt": PROMPT, "max_new_tokens": 1}
 
 
 @pytest.fixture
 def remote(tmp_path: Path) -> Iterator[Service]:
-    made = serving(tmp_path, access=Access(True, TOKEN, frozenset({"lab.example"}), 8765))
-    yield made
-    made.desk.close()
+    service = create_service(tmp_path, access=Access(True, TOKEN, frozenset({"lab.example"}), 8765))
+    yield service
+    service.queue.close()
 
 
 @pytest.mark.parametrize(
@@ -36,19 +36,19 @@ def remote(tmp_path: Path) -> Iterator[Service]:
         "@",
     ],
 )
-def test_another_name_is_refused(service: Service, host: str) -> None:
+def test_another_host_name_is_rejected(service: Service, host: str) -> None:
     for path in ("/", "/api/health", "/docs", "/assets/view.js"):
-        answer = service.client.get(path, headers={"Host": host})
-        assert answer.status_code == 403
-        assert "error" in answer.json()
+        response = service.client.get(path, headers={"Host": host})
+        assert response.status_code == 403
+        assert "error" in response.json()
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9999", "127.0.0.1:80", "[::1]:8765", "localhost.:8765"])
-def test_this_machine_is_known_by_its_own_names(service: Service, host: str) -> None:
+def test_loopback_names_are_allowed(service: Service, host: str) -> None:
     assert service.client.get("/api/health", headers={"Host": host}).status_code == 200
 
 
-def test_a_remote_service_is_known_by_address_and_by_the_names_it_was_given() -> None:
+def test_a_remote_service_allows_addresses_and_the_configured_names() -> None:
     access = Access(remote=True, names=frozenset({"lab.example"}))
     assert allowed_host("10.0.0.7:8765", access)
     assert allowed_host("lab.example", access)
@@ -58,33 +58,33 @@ def test_a_remote_service_is_known_by_address_and_by_the_names_it_was_given() ->
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "http://127.0.0.1:9999", "http://127.0.0.1", "file://"]
 )
-def test_a_page_from_elsewhere_may_not_ask(service: Service, origin: str) -> None:
-    name = service.ask()
-    service.ended(name)
+def test_other_origins_cannot_change_anything(service: Service, origin: str) -> None:
+    name = service.submit()
+    service.wait_for_job(name)
     headers = {"Origin": origin}
-    assert service.client.post("/api/jobs", json=QUESTION, headers=headers).status_code == 403
+    assert service.client.post("/api/jobs", json=BODY, headers=headers).status_code == 403
     assert service.client.post("/api/view", json={}, headers=headers).status_code == 403
     assert service.client.delete(f"/api/jobs/{name}", headers=headers).status_code == 403
-    assert service.client.post("/api/jobs", json=QUESTION, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
-    assert service.client.post("/api/jobs", json=QUESTION, headers={"Origin": HERE}).status_code == 201
+    assert service.client.post("/api/jobs", json=BODY, headers={"Sec-Fetch-Site": "cross-site"}).status_code == 403
+    assert service.client.post("/api/jobs", json=BODY, headers={"Origin": BASE_URL}).status_code == 201
 
 
-def test_no_other_page_may_read(service: Service) -> None:
-    asked = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
-    for answer in (
-        service.client.options("/api/jobs", headers=asked),
-        service.client.get("/api/health", headers=asked),
+def test_other_origins_cannot_read(service: Service) -> None:
+    headers = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
+    for response in (
+        service.client.options("/api/jobs", headers=headers),
+        service.client.get("/api/health", headers=headers),
     ):
-        assert not [name for name in answer.headers if name.startswith("access-control")]
+        assert not [name for name in response.headers if name.startswith("access-control")]
 
 
-def test_a_form_of_another_page_is_no_question(service: Service) -> None:
-    """What a browser sends without asking first: a form, as text."""
-    answer = service.client.post("/api/jobs", content=b'{"prompt": "aunt"}', headers={"Content-Type": "text/plain"})
-    assert answer.status_code == 422
+def test_a_form_post_is_rejected(service: Service) -> None:
+    """A browser sends plain-text forms to other origins without a preflight request."""
+    response = service.client.post("/api/jobs", content=b'{"prompt": "aunt"}', headers={"Content-Type": "text/plain"})
+    assert response.status_code == 422
 
 
-def test_every_answer_forbids_what_the_page_does_not_need(service: Service) -> None:
+def test_every_response_has_the_security_headers(service: Service) -> None:
     for path in ("/", "/docs", "/api/health", "/api/jobs/none", "/assets/none", "/openapi.json"):
         headers = service.client.get(path).headers
         policy = headers["content-security-policy"]
@@ -98,30 +98,30 @@ def test_every_answer_forbids_what_the_page_does_not_need(service: Service) -> N
 # --- the token ---
 
 
-def test_without_the_token_nothing_is_told(remote: Service) -> None:
+def test_nothing_is_readable_without_the_token(remote: Service) -> None:
     for path in ("/", "/api/health", "/api/options", "/docs", "/openapi.json", "/assets/view.js", "/nothing"):
-        answer = remote.client.get(path)
-        assert answer.status_code == 401
-        assert "scripted" not in answer.text
-    assert remote.client.post("/api/jobs", json=QUESTION).status_code == 401
-    assert remote.desk.counts() == (0, 0)
+        response = remote.client.get(path)
+        assert response.status_code == 401
+        assert "scripted" not in response.text
+    assert remote.client.post("/api/jobs", json=BODY).status_code == 401
+    assert remote.queue.counts() == (0, 0)
 
 
 @pytest.mark.parametrize("wrong", ["", "x", TOKEN[:-1], TOKEN + "x", "\u00e9" * 20])
-def test_a_wrong_token_is_no_token(remote: Service, wrong: str) -> None:
+def test_a_wrong_token_is_rejected(remote: Service, wrong: str) -> None:
     assert remote.client.get("/", params={"token": wrong}).status_code == 401
     assert remote.client.get("/api/health", headers={"Authorization": f"Bearer {wrong}".encode()}).status_code == 401
     assert remote.client.get("/api/health", headers={"Cookie": f"reagent-8765={wrong}".encode()}).status_code == 401
 
 
-def test_the_token_of_the_address_becomes_a_cookie_and_leaves_the_address(remote: Service) -> None:
+def test_the_token_in_the_address_becomes_a_cookie(remote: Service) -> None:
     first = remote.client.get("/", params={"token": TOKEN, "a": "1"}, follow_redirects=False)
     assert (first.status_code, first.headers["location"]) == (303, "/?a=1")
     cookie = first.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     assert TOKEN not in str(first.headers)
-    remote.ended(remote.ask())  # the client keeps the cookie
+    remote.wait_for_job(remote.submit())  # the client keeps the cookie
     remote.client.cookies.clear()
     assert remote.client.get("/api/health").status_code == 401
 
@@ -129,38 +129,38 @@ def test_the_token_of_the_address_becomes_a_cookie_and_leaves_the_address(remote
 def test_programs_send_the_token_in_a_header(remote: Service) -> None:
     bearer = {"Authorization": f"Bearer {TOKEN}"}
     assert remote.client.get("/api/health", headers=bearer).status_code == 200
-    assert remote.client.get("/api/health", params={"token": TOKEN}).status_code == 401  # addresses get written down
+    assert remote.client.get("/api/health", params={"token": TOKEN}).status_code == 401  # addresses are logged
 
 
-def test_no_answer_holds_the_token(remote: Service) -> None:
+def test_no_response_contains_the_token(remote: Service) -> None:
     remote.client.get("/", params={"token": TOKEN})
-    name = remote.ask()
-    remote.ended(name)
+    name = remote.submit()
+    remote.wait_for_job(name)
     for path in ("/", "/api/health", "/api/options", f"/api/jobs/{name}", f"/api/explanations/{name}", "/openapi.json"):
-        answer = remote.client.get(path)
-        assert TOKEN not in answer.text + str(answer.headers)
+        response = remote.client.get(path)
+        assert TOKEN not in response.text + str(response.headers)
     assert TOKEN not in repr(Access(token=TOKEN))
 
 
 # --- size and time ---
 
 
-def test_what_is_too_large_is_413_whether_it_says_so_or_not(tmp_path: Path) -> None:
-    service = serving(tmp_path, limits=Limits(body=1000))
+def test_a_large_body_is_413_with_and_without_content_length(tmp_path: Path) -> None:
+    service = create_service(tmp_path, limits=Limits(body=1000))
     json = {"Content-Type": "application/json"}
 
     def parts() -> Iterator[bytes]:
         for _ in range(100):
             yield b" " * 100
 
-    told = service.client.post("/api/view", content=b" " * 1001, headers=json)
-    untold = service.client.post("/api/view", content=parts(), headers=json)
-    assert told.status_code == untold.status_code == 413
-    assert "1,000 bytes" in told.json()["error"]
+    declared = service.client.post("/api/view", content=b" " * 1001, headers=json)
+    undeclared = service.client.post("/api/view", content=parts(), headers=json)
+    assert declared.status_code == undeclared.status_code == 413
+    assert "1,000 bytes" in declared.json()["error"]
     assert service.client.post("/api/view", content=b" " * 1000, headers=json).status_code == 422
 
 
-def test_a_request_that_never_ends_is_408(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unfinished_request_is_408(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(security, "RECEIVED", 0.02)
     sent: list[Any] = []
 
@@ -171,7 +171,7 @@ def test_a_request_that_never_ends_is_408(monkeypatch: pytest.MonkeyPatch) -> No
         sent.append(message)
 
     async def never(*_: Any) -> None:
-        raise AssertionError("the application must not see half a request")
+        raise AssertionError("the application must not receive an incomplete request")
 
     scope = {
         "type": "http",

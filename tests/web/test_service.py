@@ -1,4 +1,4 @@
-"""The routes: what is asked, what is answered, and that every mistake is one line."""
+"""The routes: bodies, responses and one-line errors."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from reagent.replacers.self_lm import SelfReplacer
 from reagent.schemas import read_schema
 from reagent.views.html import to_view_data
 from reagent.web.config import Limits
-from web.serving import PROMPT, Service, capitals, serving
+from web.service import PROMPT, Service, capital_model, create_service
 
 SCHEMA = read_schema("explanation")
 INJECTIONS = [
@@ -34,35 +34,6 @@ class Impossibility:
     """A capability that no model has."""
 
 
-def test_an_explanation_comes_back_as_it_would_from_python(service: Service) -> None:
-    job = service.ended(service.ask())
-    assert job["state"] == "done"
-    assert job["answer"] == " Tokyo"
-    why = reagent.explain(capitals(), PROMPT, max_new_tokens=1)
-    expected = json.loads(json.dumps(to_view_data(why)))
-    assert job["explanation"]["scores"] == expected["scores"]
-    assert job["explanation"]["tokens"] == expected["tokens"]
-    assert max(range(6), key=job["explanation"]["scores"][0].__getitem__) == 3  # "Japan", which the script reads
-
-
-def test_what_was_explained_can_be_had_in_every_form(service: Service) -> None:
-    name = service.ask()
-    service.ended(name)
-    why = service.client.get(f"/api/explanations/{name}").json()
-    jsonschema.validate(why, SCHEMA)
-    html = service.client.get(f"/api/explanations/{name}.html")
-    png = service.client.get(f"/api/explanations/{name}.png")
-    assert html.headers["content-type"].startswith("text/html")
-    assert "sandbox" in html.headers["content-security-policy"]
-    assert png.content.startswith(b"\x89PNG")
-    assert all("attachment" in answer.headers["content-disposition"] for answer in (html, png))
-    assert service.client.post("/api/view", json=why).json() == service.job(name)["explanation"]
-    (entry,) = service.client.get("/api/explanations").json()
-    assert entry == {"id": name, "prompt": PROMPT, "completion": " Tokyo", "method": "reagent"} | {
-        "created": why["created"]
-    }
-
-
 def test_a_replacer_that_is_added_to_the_table_is_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Added:
         """Declares no requirements."""
@@ -75,37 +46,66 @@ def test_a_replacer_that_is_added_to_the_table_is_offered(tmp_path: Path, monkey
 
     monkeypatch.setitem(REPLACERS, "added", ReplacerInfo(Added(), "the newest one"))
     monkeypatch.setitem(REPLACERS, "impossible", ReplacerInfo(Impossible(), "no model can do it"))
-    service = serving(tmp_path)
+    service = create_service(tmp_path)
     offered = {entry["id"]: entry["summary"] for entry in service.client.get("/api/options").json()["replacers"]}
     assert offered["added"] == "the newest one"
     assert "impossible" not in offered
-    assert service.ended(service.ask(replacer="added"))["state"] == "done"
+    assert service.wait_for_job(service.submit(replacer="added"))["state"] == "done"
+
+
+def test_the_service_returns_the_same_explanation_as_python(service: Service) -> None:
+    job = service.wait_for_job(service.submit())
+    assert job["state"] == "done"
+    assert job["answer"] == " Tokyo"
+    why = reagent.explain(capital_model(), PROMPT, max_new_tokens=1)
+    expected = json.loads(json.dumps(to_view_data(why)))
+    assert job["explanation"]["scores"] == expected["scores"]
+    assert job["explanation"]["tokens"] == expected["tokens"]
+    assert max(range(6), key=job["explanation"]["scores"][0].__getitem__) == 3  # "Japan", which decides the answer
+
+
+def test_an_explanation_is_available_in_every_format(service: Service) -> None:
+    name = service.submit()
+    service.wait_for_job(name)
+    why = service.client.get(f"/api/explanations/{name}").json()
+    jsonschema.validate(why, SCHEMA)
+    html = service.client.get(f"/api/explanations/{name}.html")
+    png = service.client.get(f"/api/explanations/{name}.png")
+    assert html.headers["content-type"].startswith("text/html")
+    assert "sandbox" in html.headers["content-security-policy"]
+    assert png.content.startswith(b"\x89PNG")
+    assert all("attachment" in response.headers["content-disposition"] for response in (html, png))
+    assert service.client.post("/api/view", json=why).json() == service.get_job(name)["explanation"]
+    (entry,) = service.client.get("/api/explanations").json()
+    assert entry == {"id": name, "prompt": PROMPT, "completion": " Tokyo", "method": "reagent"} | {
+        "created": why["created"]
+    }
 
 
 def test_a_link_survives_a_restart(tmp_path: Path) -> None:
-    before = serving(tmp_path)
-    name = before.ask()
-    picture = before.ended(name)["explanation"]
-    before.desk.close()
-    after = serving(tmp_path)
-    assert after.job(name) == before.job(name)
-    assert after.job(name)["explanation"] == picture
+    before = create_service(tmp_path)
+    name = before.submit()
+    view = before.wait_for_job(name)["explanation"]
+    before.queue.close()
+    after = create_service(tmp_path)
+    assert after.get_job(name) == before.get_job(name)
+    assert after.get_job(name)["explanation"] == view
     assert "event: done\n" in after.client.get(f"/api/jobs/{name}/events").text
-    assert after.client.get("/api/explanations").json() == []  # the history is of a session
+    assert after.client.get("/api/explanations").json() == []  # the history belongs to one session
 
 
-def test_what_is_asked_reaches_the_method(service: Service) -> None:
-    asked = service.ended(service.ask(method="occlusion", preset="replacement", replacer="random", seed=3, unit="word"))
-    facts = dict(asked["explanation"]["facts"])
+def test_the_fields_of_a_request_reach_the_method(service: Service) -> None:
+    name = service.submit(method="occlusion", preset="replacement", replacer="random", seed=3, unit="word")
+    facts = dict(service.wait_for_job(name)["explanation"]["facts"])
     assert "occlusion" in facts["method"]
     assert facts["seed"] == "3"
-    against = service.ended(service.ask(contrast=" Paris"))
-    assert "Paris" in json.dumps(against["explanation"]["rows"][0]["question"])
-    exact = service.ended(service.ask(probes=40))
+    contrasted = service.wait_for_job(service.submit(contrast=" Paris"))
+    assert "Paris" in json.dumps(contrasted["explanation"]["rows"][0]["question"])
+    exact = service.wait_for_job(service.submit(probes=40))
     assert exact["progress"] == {"done": 40, "total": 40}
 
 
-def test_options_are_what_this_model_can_do(service: Service, tiny_model: HuggingFaceModel, tmp_path: Path) -> None:
+def test_options_depend_on_the_model(service: Service, tiny_model: HuggingFaceModel, tmp_path: Path) -> None:
     scripted = service.client.get("/api/options").json()
     methods = {method["id"]: method for method in scripted["methods"]}
     assert "attention" not in methods
@@ -114,12 +114,12 @@ def test_options_are_what_this_model_can_do(service: Service, tiny_model: Huggin
     assert methods["reagent"]["probes"]
     assert not methods["random"]["replaces"]
     assert scripted["chat"] is False
-    real = serving(tmp_path, tiny_model).client.get("/api/options").json()
+    real = create_service(tmp_path, tiny_model).client.get("/api/options").json()
     assert {"attention", "integrated_gradients"} <= {method["id"] for method in real["methods"]}
 
 
 @pytest.mark.parametrize(
-    ("question", "said"),
+    ("body", "message"),
     [
         ({}, "give a prompt or messages"),
         ({"prompt": PROMPT, "messages": [{"role": "user", "content": "aunt"}]}, "one of the two"),
@@ -132,41 +132,42 @@ def test_options_are_what_this_model_can_do(service: Service, tiny_model: Huggin
         ({"prompt": PROMPT, "method": "random", "replacer": "self"}, "replaces nothing"),
         ({"prompt": PROMPT, "method": "lime", "probes": 5}, "has no option 'probes'"),
         ({"prompt": PROMPT, "unit": "letter"}, "unknown unit"),
-        ({"prompt": PROMPT, "target": ""}, "the target is empty"),
-        ({"prompt": PROMPT, "max_new_tokens": 0}, "max_new_tokens"),
+        ({"prompt": PROMPT, "target": ""}, "target is empty"),
+        ({"prompt": PROMPT, "max_new_tokens": 0}, "max_new_tokens must be at least 1"),
         ({"prompt": PROMPT, "max_new_tokens": 101}, "at most 100"),
+        ({"prompt": PROMPT, "probes": 0}, "must be a whole number from 1"),
         ({"prompt": PROMPT, "probes": 10**6}, "at most 4096"),
-        ({"prompt": PROMPT, "seed": -1}, "seed"),
+        ({"prompt": PROMPT, "seed": -1}, "seed must be between 0 and"),
         ({"messages": [{"role": "user", "content": "aunt"}]}, "no chat template"),
         ({"messages": []}, "at least one"),
     ],
 )
-def test_a_bad_question_is_refused_in_one_line(service: Service, question: dict[str, Any], said: str) -> None:
-    answer = service.client.post("/api/jobs", json=question)
-    assert answer.status_code == 422
-    assert list(answer.json()) == ["error"]
-    assert said in answer.json()["error"]
-    assert "\n" not in answer.json()["error"]
+def test_a_wrong_body_is_rejected_with_one_line(service: Service, body: dict[str, Any], message: str) -> None:
+    response = service.client.post("/api/jobs", json=body)
+    assert response.status_code == 422
+    assert list(response.json()) == ["error"]
+    assert message in response.json()["error"]
+    assert "\n" not in response.json()["error"]
 
 
-def test_what_only_the_model_can_know_fails_as_a_job(service: Service) -> None:
-    job = service.ended(service.ask(prompt="aunt lives in Atlantis"))
+def test_an_error_of_the_model_fails_the_job(service: Service) -> None:
+    job = service.wait_for_job(service.submit(prompt="aunt lives in Atlantis"))
     assert (job["state"], job["error"]) == ("failed", "the scripted model does not know the word 'Atlantis'")
 
 
 def test_a_prompt_that_is_too_long_is_413(tmp_path: Path) -> None:
-    service = serving(tmp_path, limits=Limits(prompt=50))
-    for question in ({"prompt": "aunt " * 20}, {"prompt": "aunt", "target": " aunt" * 20}):
-        answer = service.client.post("/api/jobs", json=question)
-        assert answer.status_code == 413
-        assert "at most 50" in answer.json()["error"]
+    service = create_service(tmp_path, limits=Limits(prompt=50))
+    for body in ({"prompt": "aunt " * 20}, {"prompt": "aunt", "target": " aunt" * 20}):
+        response = service.client.post("/api/jobs", json=body)
+        assert response.status_code == 413
+        assert "at most 50" in response.json()["error"]
 
 
 @pytest.mark.parametrize("text", INJECTIONS)
-def test_text_stays_text(text: str, tiny_model: HuggingFaceModel, tmp_path: Path) -> None:
-    service = serving(tmp_path, tiny_model)
-    name = service.ask(prompt=f"My aunt {text} moved", target=f" to {text}", method="random")
-    job = service.ended(name)
+def test_markup_and_control_characters_stay_text(text: str, tiny_model: HuggingFaceModel, tmp_path: Path) -> None:
+    service = create_service(tmp_path, tiny_model)
+    name = service.submit(prompt=f"My aunt {text} moved", target=f" to {text}", method="random")
+    job = service.wait_for_job(name)
     assert job["state"] == "done", job
     assert service.client.get(f"/api/explanations/{name}").json()["completion"] == f" to {text}"
     stream = service.client.get(f"/api/jobs/{name}/events")
@@ -174,27 +175,27 @@ def test_text_stays_text(text: str, tiny_model: HuggingFaceModel, tmp_path: Path
     page = service.client.get(f"/api/explanations/{name}.html").text
     assert "<script>alert" not in page
     assert "<img" not in page
-    service.desk.close()
+    service.queue.close()
 
 
-def test_a_lone_surrogate_is_refused_and_not_a_failure(service: Service) -> None:
+def test_a_lone_surrogate_is_rejected(service: Service) -> None:
     body = b'{"prompt": "aunt \\ud800 lives"}'
-    answer = service.client.post("/api/jobs", content=body, headers={"content-type": "application/json"})
-    assert answer.status_code == 422
+    response = service.client.post("/api/jobs", content=body, headers={"content-type": "application/json"})
+    assert response.status_code == 422
 
 
 @pytest.mark.parametrize(
     "body",
     [b"", b"{", b"[]", b"null", b"NaN", b'{"schema": "reagent.explanation/1"}', b"[" * 100_000, b'{"a":' * 50_000],
 )
-def test_what_is_no_explanation_is_refused(service: Service, body: bytes) -> None:
-    answer = service.client.post("/api/view", content=body, headers={"content-type": "application/json"})
-    assert answer.status_code in (400, 422), answer.text
-    assert answer.json()["error"]
+def test_a_body_that_is_not_an_explanation_is_rejected(service: Service, body: bytes) -> None:
+    response = service.client.post("/api/view", content=body, headers={"content-type": "application/json"})
+    assert response.status_code in (400, 422), response.text
+    assert response.json()["error"]
 
 
 @pytest.mark.parametrize("name", ["0" * 16, "x", "..%2F..%2Fetc%2Fpasswd", "%00", "0" * 5000])
-def test_what_is_not_there_is_404(service: Service, name: str) -> None:
+def test_an_unknown_id_is_404(service: Service, name: str) -> None:
     for path in (
         "/api/jobs/{}",
         "/api/jobs/{}/events",
@@ -202,22 +203,22 @@ def test_what_is_not_there_is_404(service: Service, name: str) -> None:
         "/api/explanations/{}.html",
         "/assets/{}",
     ):
-        answer = service.client.get(path.format(name))
-        assert answer.status_code == 404
-        assert answer.json()["error"]
+        response = service.client.get(path.format(name))
+        assert response.status_code == 404
+        assert response.json()["error"]
 
 
-def test_the_page_and_its_files_are_asked_for_anew_but_not_sent_twice(service: Service) -> None:
+def test_unchanged_files_are_not_sent_twice(service: Service) -> None:
     for path, kind in (("/", "text/html"), ("/assets/view.js", "text/javascript"), ("/assets/view.css", "text/css")):
         first = service.client.get(path)
         assert first.status_code == 200
         assert first.headers["content-type"].startswith(kind)
         assert first.headers["cache-control"] == "no-cache"
-        again = service.client.get(path, headers={"If-None-Match": first.headers["etag"]})
-        assert (again.status_code, again.content) == (304, b"")
+        second = service.client.get(path, headers={"If-None-Match": first.headers["etag"]})
+        assert (second.status_code, second.content) == (304, b"")
 
 
-def test_the_reference_names_every_route_and_loads_nothing_from_outside(service: Service) -> None:
+def test_the_api_docs_list_every_route_and_load_nothing_from_other_sites(service: Service) -> None:
     page = service.client.get("/docs").text
     paths = service.client.get("/openapi.json").json()["paths"]
     assert all(path in page for path in paths)
@@ -226,7 +227,7 @@ def test_the_reference_names_every_route_and_loads_nothing_from_outside(service:
     assert "https://" not in page
 
 
-def test_health_tells_the_model_and_how_busy_it_is(service: Service) -> None:
+def test_health_reports_the_model_and_the_queue(service: Service) -> None:
     assert service.client.get("/api/health").json() == {
         "status": "ok",
         "model": "scripted",

@@ -147,7 +147,7 @@ def run(app: "FastAPI", listening: socket.socket, where: str, quiet: bool) -> No
 
         def handle_exit(self, sig: int, frame: object) -> None:
             # In another thread: this one may hold a lock of the queue when the signal arrives.
-            Thread(target=app.state.desk.close, args=(0,)).start()
+            Thread(target=app.state.jobs.close, args=(0,)).start()
             super().handle_exit(sig, frame)  # type: ignore[arg-type]
 
     config = uvicorn.Config(
@@ -165,7 +165,7 @@ def run(app: "FastAPI", listening: socket.socket, where: str, quiet: bool) -> No
     try:
         Server(config).run(sockets=[listening])
     finally:
-        if not app.state.desk.close():  # a forward pass cannot be interrupted
+        if not app.state.jobs.close():  # a forward pass cannot be interrupted
             print("interrupted", file=sys.stderr, flush=True)
             os._exit(130)
 

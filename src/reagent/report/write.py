@@ -8,7 +8,6 @@ from typing import Any
 
 from reagent.atomic_io import atomic_write
 from reagent.errors import FileError, InputError
-from reagent.views.plots import require_matplotlib
 
 MANIFEST = "report.json"  # the files of a report, so that the next report can delete those it no longer has
 SCHEMA = "reagent.report/1"
@@ -19,7 +18,6 @@ ReportFiles = Mapping[str, str | bytes]  # content by path relative to the folde
 
 def require_libraries() -> None:
     """Raise an error that names what to install, before any work is done."""
-    require_matplotlib()
     try:
         import polars  # noqa: F401
     except ImportError as error:

@@ -53,7 +53,6 @@ FALLBACK_FONTS = (
 
 def save_png(explanation: Explanation, path: str | Path, target: int | None = None) -> Path:
     """Draw output token `target`, or the requested one, or all, and write the figure to `path`."""
-    require_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -70,16 +69,6 @@ def save_png(explanation: Explanation, path: str | Path, target: int | None = No
     buffer = BytesIO()
     figure.savefig(buffer, format="png", dpi=DPI)
     return atomic_write(path, buffer.getvalue())
-
-
-def require_matplotlib() -> None:
-    """Raise an InputError that says what to install if matplotlib is missing."""
-    try:
-        import matplotlib.figure  # noqa: F401
-    except ImportError as error:
-        raise InputError(
-            "a PNG picture needs matplotlib, which is not installed; run: pip install 'reagent-lm[plots]'"
-        ) from error
 
 
 class _BarData(NamedTuple):

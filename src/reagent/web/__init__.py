@@ -1,13 +1,15 @@
-"""The page and its service: it parses, calls the library and chooses a view, nothing else.
+"""The local web page and its HTTP service.
 
 app.py        the routes
-questions.py  from the body of a request to what is asked, and what may be asked
-jobs.py       explanations as jobs: one worker, one model, a bounded queue
-events.py     a job as server-sent events
-shelf.py      explanations on the disk, so that a link survives a restart
-security.py   who may ask: host, origin, token, size and time of a request
-answers.py    every answer as plain JSON, every error as one line
-reference.py  the page /docs, without anything from outside
-settings.py   limits, and who may come in
-assets/       the page itself
+requests.py   from the JSON body of a request to an ExplainRequest, and the options that the page offers
+schemas.py    the JSON bodies and responses, for the OpenAPI description
+responses.py  JSON responses and one-line errors
+jobs.py       explanations as jobs: one worker thread, one model, a bounded queue
+sse.py        the states of a job as server-sent events
+storage.py    explanations on disk, so that links still work after a restart
+security.py   checks of host, origin, token, size and duration of a request
+config.py     limits and access rules of a service
+assets.py     the files of the page
+api_docs.py   the page /docs, which loads nothing from other sites
+assets/       HTML, CSS and JavaScript of the page
 """

@@ -1,189 +1,195 @@
-"""The routes."""
+"""The routes of the service."""
 
 import tempfile
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import Body, FastAPI, Request
+from fastapi import Body, Depends, FastAPI, Request
+from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.exceptions import HTTPException
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from reagent._version import __version__
 from reagent.explanation import Explanation
 from reagent.models.base import Model
 from reagent.views.html import render_page, to_view_data
-from reagent.views.plots import require_matplotlib, save_png
+from reagent.views.plots import save_png
 from reagent.web import schemas
-from reagent.web.assets import asset
+from reagent.web.api_docs import render_api_docs
+from reagent.web.assets import serve_asset
 from reagent.web.config import ServiceConfig
 from reagent.web.jobs import Job, JobQueue, QueueFullError
-from reagent.web.reference import reference
-from reagent.web.requests import Question, Questions
-from reagent.web.responses import Json, add_handlers, failures
+from reagent.web.requests import ExplainBody, ServiceOptions
+from reagent.web.responses import JsonResponse, add_error_handlers, describe_errors
 from reagent.web.security import Guard
-from reagent.web.sse import events
+from reagent.web.sse import stream_events
 from reagent.web.storage import ExplanationStore
 
-# A saved page runs its own script and may reach nothing, not even this service.
-ALONE = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
+# A downloaded page runs its own script and cannot reach anything, not even this service.
+DOWNLOAD_POLICY = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
 
 
-def create_app(model: Model, settings: ServiceConfig | None = None) -> FastAPI:
-    """The service for one model; `app.state.desk` is where its jobs are."""
-    chosen = settings or ServiceConfig()
+def create_app(model: Model, config: ServiceConfig | None = None) -> FastAPI:
+    """Create the service for one model; `app.state.jobs` is its `JobQueue`."""
+    config = config or ServiceConfig()
     app = FastAPI(
         title="reagent",
         summary="Which parts of my prompt made this language model say that?",
         version=__version__,
-        docs_url=None,  # FastAPI's page loads scripts from elsewhere
+        docs_url=None,  # the page of FastAPI loads scripts from other sites
         redoc_url=None,
-        default_response_class=Json,
-        responses=failures(401, 403, 422),  # the guard may refuse any request
+        default_response_class=JsonResponse,
+        responses=describe_errors(401, 403, 422),  # the guard may reject any request
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},  # prompts are private
     )
-    shelf = ExplanationStore(chosen.folder)
-    app.state.desk = JobQueue(model, shelf, chosen.limits)
-    questions = Questions(model, chosen.limits)
-    add_handlers(app)
+    queue = JobQueue(model, ExplanationStore(config.folder), config.limits)
+    options = ServiceOptions(model, config.limits)
+    app.state.jobs = queue
+    add_error_handlers(app)
     add_page(app)
-    add_jobs(app, app.state.desk, questions)
-    add_explanations(app, app.state.desk, shelf)
-    app.add_middleware(Guard, access=chosen.access, body=chosen.limits.body)
+    add_service(app, queue, options)
+    add_jobs(app, queue, options)
+    add_explanations(app, queue)
+    app.add_middleware(Guard, access=config.access, body=config.limits.body)
     return app
+
+
+def find_job(name: str, request: Request) -> Job:
+    queue: JobQueue = request.app.state.jobs
+    job = queue.find(name)
+    if job is None:
+        raise HTTPException(404, f"there is no job {name!r}")
+    return job
+
+
+def find_explanation(name: str, request: Request) -> Explanation:
+    queue: JobQueue = request.app.state.jobs
+    why = queue.store.get(name)
+    if why is None:
+        raise HTTPException(404, f"there is no explanation {name!r}")
+    return why
+
+
+RequestedJob = Annotated[Job, Depends(find_job)]
+RequestedExplanation = Annotated[Explanation, Depends(find_explanation)]
 
 
 def add_page(app: FastAPI) -> None:
     @app.get("/", include_in_schema=False)
-    def front(request: Request) -> Response:
-        return _found(asset("index.html", request), "the page is missing from this installation")
+    def get_page(request: Request) -> Response:
+        return serve_asset("index.html", request)
 
     @app.get("/favicon.ico", include_in_schema=False)
-    def icon(request: Request) -> Response:
-        return asset("favicon.svg", request) or Response(status_code=204)
+    def get_icon(request: Request) -> Response:
+        return serve_asset("favicon.svg", request)
 
     @app.get("/assets/{name}", include_in_schema=False)
-    def assets(name: str, request: Request) -> Response:
-        return _found(asset(name, request), f"there is no file {name!r}")
+    def get_asset(name: str, request: Request) -> Response:
+        return serve_asset(name, request)
 
     @app.get("/docs", include_in_schema=False)
-    def docs() -> Response:
-        return reference(app.openapi())
+    def get_docs() -> Response:
+        return render_api_docs(app.openapi())
 
 
-def add_jobs(app: FastAPI, desk: JobQueue, questions: Questions) -> None:
+def add_service(app: FastAPI, queue: JobQueue, options: ServiceOptions) -> None:
     @app.get("/api/health", tags=["service"], response_model=schemas.Health)
-    def health() -> Response:
-        """Whether the service answers, and how busy it is."""
-        queued, running = desk.counts()
-        return Json({"status": "ok", "model": desk.model.info["id"], "queued": queued, "running": running})
+    def get_health() -> Response:
+        """Return that the service runs, its model, and the numbers of waiting and running jobs."""
+        queued, running = queue.counts()
+        return JsonResponse({"status": "ok", "model": queue.model.info["id"], "queued": queued, "running": running})
 
     @app.get("/api/options", tags=["service"], response_model=schemas.Options)
-    def options() -> Response:
-        """What may be asked: methods, presets, replacers and units that this model can do, and the limits."""
-        return Json(questions.options())
+    def get_options() -> Response:
+        """Return the methods, presets, replacers and units that this model supports, and the limits."""
+        return JsonResponse(options.describe())
 
-    @app.post("/api/jobs", tags=["jobs"], status_code=201, response_model=schemas.Id, responses=failures(413, 429))
-    def ask(question: Question) -> Response:
-        """Ask for an explanation; 429 and Retry-After when too many wait already."""
-        try:
-            job = desk.submit(questions.build(question))
-        except QueueFullError as error:
-            raise HTTPException(429, str(error), {"Retry-After": str(error.seconds)}) from error
-        return Json({"id": job.name}, 201, {"Location": f"/api/jobs/{job.name}"})
 
-    @app.get("/api/jobs/{name}", tags=["jobs"], response_model=schemas.Job, responses=failures(404))
-    def job(name: str) -> Response:
-        """How far a job is, with the latest picture."""
-        return Json(_described(_job(desk, name)))
+def add_jobs(app: FastAPI, queue: JobQueue, options: ServiceOptions) -> None:
+    path, errors = "/api/jobs/{name}", describe_errors(404)
 
-    @app.get(
-        "/api/jobs/{name}/events",
-        tags=["jobs"],
-        response_class=StreamingResponse,
-        responses={200: {"content": {"text/event-stream": {}}}, **failures(404)},
+    @app.post(
+        "/api/jobs", tags=["jobs"], status_code=201, response_model=schemas.JobId, responses=describe_errors(413, 429)
     )
-    def watch(name: str) -> Response:
-        """A job as server-sent events: the latest state first, then what changes, until it ends.
+    def create_job(body: ExplainBody) -> Response:
+        """Request an explanation. If the queue is full, the answer is 429 with a Retry-After header."""
+        try:
+            job = queue.submit(options.build_request(body))
+        except QueueFullError as error:
+            raise HTTPException(429, str(error), {"Retry-After": str(error.retry_after)}) from error
+        return JsonResponse({"id": job.name}, 201, {"Location": f"/api/jobs/{job.name}"})
+
+    @app.get(path, tags=["jobs"], response_model=schemas.Job, responses=errors)
+    def get_job(job: RequestedJob) -> Response:
+        """Return the state of a job, with the latest partial result."""
+        return JsonResponse(_describe_job(job))
+
+    @app.get(path + "/events", tags=["jobs"], response_class=EventSourceResponse, responses=errors)
+    async def get_events(job: RequestedJob) -> AsyncIterator[ServerSentEvent]:
+        """Stream a job as server-sent events: the latest state first, then every change until the job ends.
 
         `state` {"state"}; `token` {"text"}: the whole answer so far; `progress` {"done", "total"}; `partial`: the
-        picture so far, as view.js draws it; and at last `done`: the final picture, `failed` {"error"} or
-        `cancelled`.
+        result so far, as the input of view.js. The last event is `done` with the final result, `failed` {"error"}
+        or `cancelled`.
         """
-        return StreamingResponse(events(_job(desk, name)), media_type="text/event-stream")
+        async for event in stream_events(job):
+            yield event
 
-    @app.delete("/api/jobs/{name}", tags=["jobs"], response_model=schemas.Job, responses=failures(404))
-    def cancel(name: str) -> Response:
-        """Cancel a job that waits or runs; one that has ended stays as it is."""
-        found = _job(desk, name)
-        desk.cancel(found)
-        return Json(_described(found))
+    @app.delete(path, tags=["jobs"], response_model=schemas.Job, responses=errors)
+    def cancel_job(job: RequestedJob) -> Response:
+        """Cancel a job that waits or runs. A job that has ended does not change."""
+        queue.cancel(job)
+        return JsonResponse(_describe_job(job))
 
 
-def add_explanations(app: FastAPI, desk: JobQueue, shelf: ExplanationStore) -> None:
-    many, one = "/api/explanations", "/api/explanations/{name}"
+def add_explanations(app: FastAPI, queue: JobQueue) -> None:
+    path, errors = "/api/explanations/{name}", describe_errors(404)
 
-    def saved(name: str) -> Explanation:
-        why = shelf.get(name)
-        if why is None:
-            raise HTTPException(404, f"there is no explanation {name!r}")
-        return why
+    @app.get("/api/explanations", tags=["explanations"], response_model=list[schemas.HistoryItem])
+    def list_explanations() -> Response:
+        """List the explanations since the service was started, the latest first."""
+        return JsonResponse(list(queue.history))
 
-    @app.get(many, tags=["explanations"], response_model=list[schemas.HistoryItem])
-    def history() -> Response:
-        """What was explained since the service was started, the latest first."""
-        return Json(list(desk.history))
+    @app.get(path + ".html", tags=["explanations"], response_class=Response, responses=errors)
+    def get_html(name: str, why: RequestedExplanation) -> Response:
+        """Download an explanation as a self-contained HTML file."""
+        return _download(render_page(why), f"{name}.html", "text/html; charset=utf-8")
 
-    @app.get(one + ".html", tags=["explanations"], response_class=Response, responses=failures(404))
-    def as_html(name: str) -> Response:
-        """A page of its own, to keep."""
-        return _download(render_page(saved(name)), f"{name}.html", "text/html; charset=utf-8")
-
-    @app.get(one + ".png", tags=["explanations"], response_class=Response, responses=failures(404))
-    def as_png(name: str) -> Response:
-        """A plot, to keep."""
-        why = saved(name)
-        require_matplotlib()
+    @app.get(path + ".png", tags=["explanations"], response_class=Response, responses=errors)
+    def get_png(name: str, why: RequestedExplanation) -> Response:
+        """Download an explanation as a plot."""
         with tempfile.TemporaryDirectory() as folder:
-            picture = save_png(why, Path(folder) / "why.png").read_bytes()
-        return _download(picture, f"{name}.png", "image/png")
+            plot = save_png(why, Path(folder) / "why.png").read_bytes()
+        return _download(plot, f"{name}.png", "image/png")
 
-    @app.get(one, tags=["explanations"], response_model=schemas.Saved, responses=failures(404))
-    def as_json(name: str) -> Response:
-        """The explanation itself, in the schema reagent.explanation/1."""
-        return Json(saved(name).to_dict())
+    @app.get(path, tags=["explanations"], response_model=schemas.ExplanationJson, responses=errors)
+    def get_explanation(why: RequestedExplanation) -> Response:
+        """Return an explanation in the schema reagent.explanation/1."""
+        return JsonResponse(why.to_dict())
 
-    @app.post("/api/view", tags=["explanations"], response_model=dict[str, Any], responses=failures(413))
-    def view(explanation: Annotated[schemas.Saved, Body()]) -> Response:
-        """What view.js draws of an explanation in the schema reagent.explanation/1."""
-        return Json(to_view_data(Explanation.from_dict(explanation)))
-
-
-def _job(desk: JobQueue, name: str) -> Job:
-    found = desk.find(name)
-    if found is None:
-        raise HTTPException(404, f"there is no job {name!r}")
-    return found
+    @app.post("/api/view", tags=["explanations"], response_model=dict[str, Any], responses=describe_errors(413))
+    def create_view(explanation: Annotated[schemas.ExplanationJson, Body()]) -> Response:
+        """Convert an explanation in the schema reagent.explanation/1 to the input of view.js."""
+        return JsonResponse(to_view_data(Explanation.from_dict(explanation)))
 
 
-def _described(job: Job) -> dict[str, Any]:
-    look = job.look
-    known = {
+def _describe_job(job: Job) -> dict[str, Any]:
+    state = job.state
+    fields = {
         "id": job.name,
-        "state": look.state,
-        "progress": {"done": look.done, "total": look.total},
-        "answer": look.answer,
-        "error": look.error,
-        "explanation": look.view,
+        "state": state.status,
+        "progress": {"done": state.done, "total": state.total},
+        "answer": state.answer,
+        "error": state.error,
+        "explanation": state.view,
     }
-    return {key: value for key, value in known.items() if value is not None}
+    return {key: value for key, value in fields.items() if value is not None}
 
 
-def _found(answer: Response | None, otherwise: str) -> Response:
-    if answer is None:
-        raise HTTPException(404, otherwise)
-    return answer
-
-
-def _download(content: str | bytes, name: str, kind: str) -> Response:
-    headers = {"Content-Disposition": f'attachment; filename="reagent-{name}"', "Content-Security-Policy": ALONE}
-    return Response(content, media_type=kind, headers=headers)
+def _download(content: str | bytes, name: str, media_type: str) -> Response:
+    headers = {
+        "Content-Disposition": f'attachment; filename="reagent-{name}"',
+        "Content-Security-Policy": DOWNLOAD_POLICY,
+    }
+    return Response(content, media_type=media_type, headers=headers)

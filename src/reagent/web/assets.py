@@ -1,13 +1,14 @@
-"""The files of the page, and the view component that it shares with the HTML file and the notebook."""
+"""The files of the page, and of the view component that the HTML export and the notebook also use."""
 
 from hashlib import sha256
 from importlib.resources import files
 from pathlib import PurePath
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-KINDS = {
+MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -17,26 +18,26 @@ KINDS = {
     ".ico": "image/x-icon",
     ".woff2": "font/woff2",
 }
-_SHELVES = ("reagent.web", "reagent.views")  # whose folders `assets` are looked into
+PACKAGES = ("reagent.web", "reagent.views")  # each has a folder `assets`
 
 
-def asset(name: str, request: Request) -> Response | None:
-    """A file by its plain name, or that the browser has it already; None if there is none."""
-    kind = KINDS.get(PurePath(name).suffix)
-    content = None if kind is None else _content(name)
+def serve_asset(name: str, request: Request) -> Response:
+    """Return a file by its name: 304 if the browser has it already, 404 if it does not exist."""
+    media_type = MEDIA_TYPES.get(PurePath(name).suffix)
+    content = None if media_type is None else _read_asset(name)
     if content is None:
-        return None
+        raise HTTPException(404, f"there is no file {name!r}")
     tag = f'"{sha256(content).hexdigest()[:32]}"'
     if tag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers={"ETag": tag})
-    return Response(content, media_type=kind, headers={"ETag": tag})
+    return Response(content, media_type=media_type, headers={"ETag": tag})
 
 
-def _content(name: str) -> bytes | None:
-    for package in _SHELVES:
+def _read_asset(name: str) -> bytes | None:
+    for package in PACKAGES:
         folder = files(package).joinpath("assets")
         if folder.is_dir():
-            for file in folder.iterdir():  # a name is compared, never joined: no path leads out
+            for file in folder.iterdir():  # the name is compared and never joined, so no path leads outside
                 if file.name == name and file.is_file():
                     return file.read_bytes()
     return None

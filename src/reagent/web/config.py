@@ -1,4 +1,4 @@
-"""What a service allows, and to whom."""
+"""Limits and access rules of a service."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,14 +9,14 @@ from reagent.validation import check_integer
 
 @dataclass(frozen=True)
 class Limits:
-    """How much one person may ask for; everybody waits for the one model."""
+    """The largest request that is accepted. All users share one model."""
 
-    queue: int = 16  # jobs that wait, besides the one that runs
+    queue: int = 16  # waiting jobs, besides the running one
     prompt: int = 20_000  # characters of a prompt, or of all messages of a chat together
     new_tokens: int = 100
     probes: int = 4096
-    seconds: int = 600  # that a job may run
-    body: int = 8 * 2**20  # bytes of a request: an explanation that is dropped on the page can be large
+    seconds: int = 600  # of one job
+    body: int = 8 * 2**20  # bytes of a request; an explanation that is dropped on the page can be large
 
     def __post_init__(self) -> None:
         for name in ("queue", "prompt", "new_tokens", "probes", "seconds", "body"):
@@ -25,18 +25,18 @@ class Limits:
 
 @dataclass(frozen=True)
 class Access:
-    """Who may come in; without a token, everyone who can reach the address."""
+    """Access rules; without a token, everyone who can reach the address has access."""
 
-    remote: bool = False  # whether the page is asked for under names other than this machine's own loopback
+    remote: bool = False  # whether addresses other than loopback are allowed as the host of a request
     token: str | None = field(default=None, repr=False)
-    names: frozenset[str] = frozenset()  # host names besides localhost; addresses need no name
-    port: int = 0  # tells the cookies of two services on one machine apart
+    names: frozenset[str] = frozenset()  # allowed host names besides localhost; addresses need no name
+    port: int = 0  # distinguishes the cookies of two services on one machine
 
 
 @dataclass(frozen=True)
 class ServiceConfig:
-    """Everything about a service but its model."""
+    """The settings of a service, except its model."""
 
     limits: Limits = Limits()
     access: Access = Access()
-    folder: Path = field(default_factory=lambda: cache_folder() / "explanations")
+    folder: Path = field(default_factory=lambda: cache_folder() / "explanations")  # of the saved explanations

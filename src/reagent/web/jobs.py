@@ -1,16 +1,14 @@
-"""Explanations as jobs: one worker on one model, and a queue that ends somewhere.
+"""Explanations as jobs: one worker thread, one model and a bounded queue.
 
-A job's state is one frozen record, replaced as a whole by the worker. Whoever watches compares the record
-with the one seen last; so nobody waits for a slow reader, and who comes late sees the latest state first.
+The state of a job is one frozen record, which the worker replaces as a whole. Watchers are notified of a change
+and read the latest record. A slow watcher therefore delays nobody, and a late one sees the latest state first.
 """
 
 import asyncio
 import logging
 import secrets
-import sys
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
@@ -29,13 +27,12 @@ from reagent.views.text import shorten
 from reagent.web.config import Limits
 from reagent.web.storage import ExplanationStore
 
-logger = logging.getLogger(__name__)
+MAX_ENDED_JOBS = 64  # in memory; the explanations of older jobs are read from the store
+HISTORY_LENGTH = 200
+PROMPT_LENGTH = 200  # characters of a prompt in the history
+PARTIAL_INTERVAL = 0.2  # minimum seconds between two partial results
 
-REMEMBERED = 64  # jobs that ended; older ones are found on the shelf
-HISTORY = 200
-NAME_LENGTH = 200
-REFINED = 0.2  # seconds between two pictures, at least
-QUIET = 10.0  # seconds without news until a watcher is told that nothing is wrong
+logger = logging.getLogger(__name__)
 
 
 class JobStatus(StrEnum):
@@ -50,111 +47,107 @@ class JobStatus(StrEnum):
         return self not in (JobStatus.QUEUED, JobStatus.RUNNING)
 
 
-class CancelledError(Exception):
-    """Somebody no longer wants to know."""
+class JobCancelledError(Exception):
+    """Raised in the worker to stop a job that was cancelled."""
 
 
 class QueueFullError(Exception):
-    """As many wait as may; `seconds` is a guess when there is room again."""
+    """The queue is full; `retry_after` estimates the seconds until there is room again."""
 
-    def __init__(self, seconds: int) -> None:
-        super().__init__(f"the queue is full: try again in about {seconds} s")
-        self.seconds = seconds
+    def __init__(self, retry_after: int) -> None:
+        super().__init__(f"the queue is full: try again in about {retry_after} s")
+        self.retry_after = retry_after
 
 
 @dataclass(frozen=True)
 class JobState:
-    """All that there is to see of a job at one moment."""
+    """The state of a job at one moment."""
 
-    state: JobStatus = JobStatus.QUEUED
+    status: JobStatus = JobStatus.QUEUED
     answer: str | None = None
     done: int = 0
     total: int = 0
-    view: Mapping[str, Any] | None = None  # what view.js draws; refined until the job ends
+    view: Mapping[str, Any] | None = None  # the input of view.js; refined until the job ends
     error: str | None = None
 
 
 class Job:
-    """One explanation in the making; `request` is what it explains."""
+    """One explanation that waits, runs or has ended; `request` is None if it was read from the store."""
 
-    def __init__(self, name: str, request: ExplainRequest | None, look: JobState | None = None) -> None:
+    def __init__(self, name: str, request: ExplainRequest | None, state: JobState | None = None) -> None:
         self.name, self.request = name, request
-        self.look = look or JobState()
-        self.cancelled = False
+        self.state = state or JobState()
+        self.cancel_requested = False
         self._lock = threading.Lock()
-        self._bells: list[Callable[[], None]] = []
+        self._subscribers: list[Callable[[], None]] = []
 
-    def tell(self, look: JobState) -> None:
-        """A new state, which everyone who watches sees; an end is final."""
+    def publish(self, state: JobState) -> None:
+        """Replace the state and notify all watchers. The state of a job that has ended never changes."""
         with self._lock:
-            if self.look.state.ended:
+            if self.state.status.ended:
                 return
-            self.look = look
-            bells = list(self._bells)
-        for ring in bells:
-            ring()
+            self.state = state
+            subscribers = list(self._subscribers)
+        for notify in subscribers:
+            notify()
 
-    async def looks(self) -> AsyncIterator[JobState | None]:
-        """The latest state, then every newer one until the end; None when nothing happened for a while."""
+    async def states(self) -> AsyncIterator[JobState]:
+        """Yield the latest state, then newer ones until the job ends. States between two reads are skipped."""
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
-        def ring() -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+        def notify() -> None:
+            with suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(changed.set)
 
         with self._lock:
-            self._bells.append(ring)
+            self._subscribers.append(notify)
         try:
             while True:
                 changed.clear()
-                look = self.look
-                yield look
-                if look.state.ended:
+                state = self.state
+                yield state
+                if state.status.ended:
                     return
-                while not changed.is_set():
-                    try:
-                        await asyncio.wait_for(changed.wait(), QUIET)
-                    except TimeoutError:
-                        yield None
+                await changed.wait()
         finally:
             with self._lock:
-                self._bells.remove(ring)
+                self._subscribers.remove(notify)
 
 
 class JobQueue:
-    """Takes questions, lets them wait in a row, and answers one after the other."""
+    """Accepts requests and answers them one after the other."""
 
-    def __init__(self, model: Model, shelf: ExplanationStore, limits: Limits) -> None:
-        self.model, self.shelf, self.limits = model, shelf, limits
-        self.history: deque[dict[str, Any]] = deque(maxlen=HISTORY)
+    def __init__(self, model: Model, store: ExplanationStore, limits: Limits) -> None:
+        self.model, self.store, self.limits = model, store, limits
+        self.history: deque[dict[str, Any]] = deque(maxlen=HISTORY_LENGTH)
         self._jobs: dict[str, Job] = {}
         self._waiting: deque[Job] = deque()
         self._running: Job | None = None
-        self._took: deque[float] = deque(maxlen=8)
+        self._durations: deque[float] = deque(maxlen=8)  # seconds of the last jobs
         self._changed = threading.Condition()
         self._worker: threading.Thread | None = None
         self._closed = False
 
-    # --- for those who ask ---
+    # --- called by the routes ---
 
     def submit(self, request: ExplainRequest) -> Job:
         with self._changed:
             if len(self._waiting) >= self.limits.queue or self._closed:
-                raise QueueFullError(self._patience())
+                raise QueueFullError(self._estimate_wait())
             job = Job(secrets.token_hex(8), request)
             self._jobs[job.name] = job
             self._waiting.append(job)
-            self._forget()
+            self._forget_old_jobs()
             if self._worker is None:
-                self._worker = threading.Thread(target=self._work, name="explaining", daemon=True)
+                self._worker = threading.Thread(target=self._run_jobs, name="reagent-worker", daemon=True)
                 self._worker.start()
             self._changed.notify()
         return job
 
     def find(self, name: str) -> Job | None:
-        """A job of this session, or one whose explanation is on the shelf."""
+        """Return a job of this session, or an ended job for an explanation in the store."""
         job = self._jobs.get(name)
-        why = None if job is not None else self.shelf.get(name)
+        why = None if job is not None else self.store.get(name)
         if why is None:
             return job
         return Job(
@@ -162,33 +155,33 @@ class JobQueue:
         )
 
     def cancel(self, job: Job) -> None:
-        """A job that waits is gone at once, one that runs at its next step."""
-        job.cancelled = True
+        """Cancel a waiting job at once, and a running one at its next progress report."""
+        job.cancel_requested = True
         with self._changed, suppress(ValueError):
             self._waiting.remove(job)
-            job.tell(replace(job.look, state=JobStatus.CANCELLED))
+            job.publish(replace(job.state, status=JobStatus.CANCELLED))
 
     def counts(self) -> tuple[int, int]:
-        """How many wait and how many run."""
+        """Return the numbers of waiting and of running jobs."""
         with self._changed:
             return len(self._waiting), int(self._running is not None)
 
     def close(self, seconds: float = 1.0) -> bool:
-        """End everything; whether the worker did so in time."""
+        """Cancel all jobs; return whether the worker stopped within `seconds`."""
         with self._changed:
             self._closed = True
             jobs = [*self._waiting, *([self._running] if self._running else [])]
             self._changed.notify()
         for job in jobs:
             self.cancel(job)
-            job.tell(replace(job.look, state=JobStatus.CANCELLED))
+            job.publish(replace(job.state, status=JobStatus.CANCELLED))
         if self._worker is not None:
             self._worker.join(seconds)
         return self._worker is None or not self._worker.is_alive()
 
     # --- the worker ---
 
-    def _work(self) -> None:
+    def _run_jobs(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
@@ -197,73 +190,73 @@ class JobQueue:
                 job = self._running = self._waiting.popleft()
             begin = time.monotonic()
             try:
-                self._answer(job, begin)
+                self._run_job(job, begin)
             finally:
                 with self._changed:
                     self._running = None
-                    self._took.append(time.monotonic() - begin)
+                    self._durations.append(time.monotonic() - begin)
 
-    def _answer(self, job: Job, begin: float) -> None:
-        """Run one job to its end, whatever happens."""
-        job.tell(replace(job.look, state=JobStatus.RUNNING))
-        steps = _Steps(job, begin + self.limits.seconds, self.limits.seconds)
-        assert job.request is not None  # only a job from the store has none, and it never runs
+    def _run_job(self, job: Job, begin: float) -> None:
+        """Run one job to its end. No exception leaves this method, because the worker must survive."""
+        job.publish(replace(job.state, status=JobStatus.RUNNING))
+        callbacks = _JobCallbacks(job, begin + self.limits.seconds, self.limits.seconds)
+        assert job.request is not None  # jobs from the store are never queued
         try:
-            why = run(self.model, job.request, steps.progress, steps.answered)
-            steps.check()
+            why = run(self.model, job.request, callbacks.on_progress, callbacks.on_answer)
+            callbacks.check()
             view = to_view_data(why)
-            self._keep(job.name, why)
-            job.tell(replace(job.look, state=JobStatus.DONE, answer=why.completion, view=view))
-        except CancelledError:
-            job.tell(replace(job.look, state=JobStatus.CANCELLED))
+            self._save(job.name, why)
+            job.publish(replace(job.state, status=JobStatus.DONE, answer=why.completion, view=view))
+        except JobCancelledError:
+            job.publish(replace(job.state, status=JobStatus.CANCELLED))
         except ReagentError as error:
-            job.tell(replace(job.look, state=JobStatus.FAILED, error=" ".join(str(error).split())))
-        except Exception as error:  # the next job must find a worker
-            traceback.print_exc(file=sys.stderr)
-            name = type(error).__name__
-            job.tell(
-                replace(job.look, state=JobStatus.FAILED, error=f"unexpected {name}: see the terminal of the service")
-            )
+            job.publish(replace(job.state, status=JobStatus.FAILED, error=" ".join(str(error).split())))
+        except Exception as error:
+            logger.exception("a job failed unexpectedly")
+            text = f"unexpected {type(error).__name__}: see the terminal of the service"
+            job.publish(replace(job.state, status=JobStatus.FAILED, error=text))
 
-    def _keep(self, name: str, why: Explanation) -> None:
+    def _save(self, name: str, why: Explanation) -> None:
         try:
-            self.shelf.put(name, why)
-        except FileError as error:  # a full disk takes the link, not the answer
-            logger.warning(str(error))
-        entry = {"id": name, "prompt": shorten(why.prompt, NAME_LENGTH), "completion": why.completion}
+            self.store.put(name, why)
+        except FileError as error:  # a full disk costs the link, not the answer
+            logger.warning("%s", error)
+        entry = {"id": name, "prompt": shorten(why.prompt, PROMPT_LENGTH), "completion": why.completion}
         self.history.appendleft(entry | {"method": why.method["id"], "created": why.created})
 
-    def _forget(self) -> None:
-        ended = [name for name, job in self._jobs.items() if job.look.state.ended]
-        for name in ended[:-REMEMBERED]:
+    def _forget_old_jobs(self) -> None:
+        ended = [name for name, job in self._jobs.items() if job.state.status.ended]
+        for name in ended[:-MAX_ENDED_JOBS]:
             del self._jobs[name]
 
-    def _patience(self) -> int:
-        """Seconds until one more can wait, if the next job is as long as the last ones."""
-        return min(60, max(1, round(sum(self._took) / max(1, len(self._took)))))
+    def _estimate_wait(self) -> int:
+        """Return the mean duration of the last jobs in seconds, between 1 and 60."""
+        return min(60, max(1, round(sum(self._durations) / max(1, len(self._durations)))))
 
 
-class _Steps:
-    """What the worker reports of one job; each report is a chance to stop."""
+class _JobCallbacks:
+    """The callbacks of one running job. Each call raises an error if the job has to stop."""
 
     def __init__(self, job: Job, deadline: float, seconds: int) -> None:
         self.job, self.deadline, self.seconds = job, deadline, seconds
-        self._drawn = 0.0
+        self._last_view = 0.0
 
     def check(self) -> None:
-        if self.job.cancelled:
-            raise CancelledError
+        if self.job.cancel_requested:
+            raise JobCancelledError
         if time.monotonic() > self.deadline:
-            raise InputError(f"it took more than {self.seconds} s: ask for fewer tokens or probes, or a faster method")
+            raise InputError(
+                f"the explanation took more than {self.seconds} s: use fewer tokens or probes, or a faster method"
+            )
 
-    def answered(self, text: str) -> None:
+    def on_answer(self, text: str) -> None:
         self.check()
-        self.job.tell(replace(self.job.look, answer=text))
+        self.job.publish(replace(self.job.state, answer=text))
 
-    def progress(self, now: Progress) -> None:
+    def on_progress(self, progress: Progress) -> None:
         self.check()
-        look = replace(self.job.look, done=now.done, total=now.total)
-        if isinstance(now.partial, Explanation) and time.monotonic() - self._drawn > REFINED:
-            look = replace(look, view=to_view_data(now.partial))
-            self._drawn = time.monotonic()
-        self.job.tell(look)
+        state = replace(self.job.state, done=progress.done, total=progress.total)
+        if isinstance(progress.partial, Explanation) and time.monotonic() - self._last_view > PARTIAL_INTERVAL:
+            state = replace(state, view=to_view_data(progress.partial))
+            self._last_view = time.monotonic()
+        self.job.publish(state)

@@ -1,7 +1,7 @@
-"""From the body of a request to what `reagent.explain` is called with, and what may be asked of this model."""
+"""From the JSON body of a request to an `ExplainRequest`, and the options that the page offers."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
@@ -15,7 +15,6 @@ from reagent.replacers.base import required_capabilities
 from reagent.replacers.masked_lm import MaskedLMReplacer
 from reagent.request import LARGEST_SEED, ExplainRequest
 from reagent.segmentation import UNITS
-from reagent.views.plots import require_matplotlib
 from reagent.web.config import Limits
 
 
@@ -28,94 +27,97 @@ class Message(BaseModel):
     content: str = Field(examples=["What is the capital of France?"])
 
 
-class Question(BaseModel):
-    """What to explain: a prompt or a chat, and what is asked about it."""
+class ExplainBody(BaseModel):
+    """The JSON body of a request. Only names and types are checked here; `ExplainRequest` checks the values."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     prompt: str | None = Field(None, description="Plain text; or give messages.", examples=["The capital of France is"])
-    messages: list[Message] | None = Field(None, description="A chat, with the model's own template.")
+    messages: list[Message] | None = Field(None, description="A chat, formatted with the template of the model.")
     target: str | None = Field(None, description="Explain this continuation instead of the model's own.")
-    max_new_tokens: int | None = Field(None, ge=1, description="How many tokens to generate and explain (10).")
+    max_new_tokens: int | None = Field(
+        None, description="Number of tokens to generate and explain (default 10).", json_schema_extra={"minimum": 1}
+    )
     contrast: str | None = Field(None, description="Explain why the model did not say this instead.")
     unit: str | None = Field(None, description="token, word, sentence or paragraph.")
     method: str | None = Field(None, description="One of the methods of /api/options.")
-    preset: str | None = Field(None, description="One of the method's presets.")
+    preset: str | None = Field(None, description="One of the presets of the method.")
     replacer: str | None = Field(None, description="One of the replacers of /api/options.")
-    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
-    probes: int | None = Field(None, ge=1, description="Preset fast: exactly so many probes, no early stop.")
+    seed: int = Field(0, json_schema_extra={"minimum": 0, "maximum": LARGEST_SEED})
+    probes: int | None = Field(
+        None,
+        description="Preset fast: exact number of probes, no early stopping.",
+        json_schema_extra={"minimum": 1},
+    )
 
 
-class Questions:
-    """What may be asked of one model."""
+class ServiceOptions:
+    """The methods, replacers and limits of a service with one model."""
 
     def __init__(self, model: Model, limits: Limits) -> None:
         self.model, self.limits = model, limits
-        self.methods = {name: _presets(name, model) for name in method_names()}
+        self.methods = {name: _list_presets(name, model) for name in method_names()}
         self.replacers = ["auto", *(name for name in replacer_names() if _can_replace(name, model))]
 
-    def options(self) -> dict[str, Any]:
-        """What the page offers."""
+    def describe(self) -> dict[str, Any]:
+        """Return the options that the page offers."""
         limits = self.limits
         return {
             "models": [self.model.info["id"]],
-            "methods": [_describe(name, presets) for name, presets in self.methods.items() if presets],
-            "replacers": [{"id": name, "summary": _about(name)} for name in self.replacers],
+            "methods": [_describe_method(name, presets) for name, presets in self.methods.items() if presets],
+            "replacers": [{"id": name, "summary": _summarize_replacer(name)} for name in self.replacers],
             "units": ["token", *UNITS],
-            "chat": _chats(self.model),
-            "png": _draws(),
+            "chat": _can_chat(self.model),
             "limits": {name: getattr(limits, name) for name in ("prompt", "new_tokens", "probes", "queue", "seconds")},
         }
 
-    def build(self, question: Question) -> ExplainRequest:
-        """The checked request; what this service does not allow is an error before the job is queued."""
-        self._check_amounts(question.max_new_tokens or 10, question.probes)
-        replacer = question.replacer or "auto"
+    def build_request(self, body: ExplainBody) -> ExplainRequest:
+        """Build the checked request. Everything that can be rejected is rejected before the job is queued."""
+        max_new_tokens = 10 if body.max_new_tokens is None else body.max_new_tokens
+        replacer = body.replacer or "auto"
+        self._check_limits(body, max_new_tokens)
         request = ExplainRequest.build(
-            self._prompt(question),
-            target=question.target,
-            max_new_tokens=question.max_new_tokens or 10,
-            contrast=question.contrast,
-            units=question.unit or "token",
-            method=question.method or "reagent",
-            preset=question.preset,
-            options={} if question.probes is None else {"probes": question.probes},
+            _read_prompt(body),
+            target=body.target,
+            max_new_tokens=max_new_tokens,
+            contrast=body.contrast,
+            units=body.unit or "token",
+            method=body.method or "reagent",
+            preset=body.preset,
+            options={} if body.probes is None else {"probes": body.probes},
             replacer=replacer,
-            seed=question.seed,
+            seed=body.seed,
         )
         request.check_model(self.model)
         if replacer not in self.replacers:
             raise UnknownNameError("replacer of this service", replacer, self.replacers)
-        if question.messages is not None and not _chats(self.model):
+        if body.messages is not None and not _can_chat(self.model):
             raise CapabilityError(f"{self.model.info['id']!r} has no chat template: give a plain prompt")
         return request
 
-    def _prompt(self, question: Question) -> Any:
-        if (question.prompt is None) == (question.messages is None):
-            raise InputError("give a prompt or messages: one of the two, not both")
-        given: Any = question.prompt
-        texts = [question.prompt or "", question.target or "", question.contrast or ""]
-        if question.messages is not None:
-            given = [message.model_dump() for message in question.messages]
-            texts += [message.role + message.content for message in question.messages]
+    def _check_limits(self, body: ExplainBody, max_new_tokens: int) -> None:
+        for name, value, limit in (
+            ("max_new_tokens", max_new_tokens, self.limits.new_tokens),
+            ("probes", body.probes or 0, self.limits.probes),
+        ):
+            if value > limit:
+                raise InputError(f"{name} must be at most {limit} at this service, got {value}")
+        texts = [body.prompt or "", body.target or "", body.contrast or ""]
+        texts += [message.role + message.content for message in body.messages or []]
         length = sum(len(text) for text in texts)
         if length > self.limits.prompt:
             raise HTTPException(
-                413, f"the prompt has {length:,} characters, and this service takes at most {self.limits.prompt:,}"
+                413, f"the prompt has {length:,} characters; this service accepts at most {self.limits.prompt:,}"
             )
-        return given
-
-    def _check_amounts(self, new_tokens: int, probes: int | None) -> None:
-        for name, value, most in (
-            ("max_new_tokens", new_tokens, self.limits.new_tokens),
-            ("probes", probes or 0, self.limits.probes),
-        ):
-            if value > most:
-                raise InputError(f"{name} must be at most {most} at this service, got {value}")
 
 
-def _describe(name: str, presets: Sequence[str]) -> dict[str, Any]:
-    """A method as the page offers it."""
+def _read_prompt(body: ExplainBody) -> Any:
+    if (body.prompt is None) == (body.messages is None):
+        raise InputError("give a prompt or messages: one of the two, not both")
+    return body.prompt if body.messages is None else [message.model_dump() for message in body.messages]
+
+
+def _describe_method(name: str, presets: Sequence[str]) -> dict[str, Any]:
     info = find_method(name)
     first = info.presets[presets[0]].method
     return {
@@ -128,12 +130,12 @@ def _describe(name: str, presets: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _presets(name: str, model: Model) -> list[str]:
-    """The presets of a method that this model can do."""
-    return [preset for preset in find_method(name).presets if _can(make_method(name, preset)[0], model)]
+def _list_presets(name: str, model: Model) -> list[str]:
+    """List the presets of a method that this model supports."""
+    return [preset for preset in find_method(name).presets if _supports(model, make_method(name, preset)[0])]
 
 
-def _can(method: Method, model: Model) -> bool:
+def _supports(model: Model, method: Method) -> bool:
     try:
         if hasattr(method, "check"):
             method.check(model)
@@ -144,22 +146,14 @@ def _can(method: Method, model: Model) -> bool:
 
 def _can_replace(name: str, model: Model) -> bool:
     if name == "roberta" and not is_available_offline(MaskedLMReplacer().model):
-        return False  # nobody wants to wait for half a gigabyte behind a click
+        return False  # a click must not start a download of half a gigabyte
     return all(isinstance(model, capability) for capability in required_capabilities(find_replacer(name).replacer))
 
 
-def _about(replacer: str) -> str:
-    return "the best one at hand" if replacer == "auto" else find_replacer(replacer).summary
+def _summarize_replacer(replacer: str) -> str:
+    return "the best available replacer" if replacer == "auto" else find_replacer(replacer).summary
 
 
-def _chats(model: Model) -> bool:
+def _can_chat(model: Model) -> bool:
     tokenizer = getattr(model, "tokenizer", None)
     return isinstance(model, HasChatTemplate) and (tokenizer is None or bool(getattr(tokenizer, "chat_template", None)))
-
-
-def _draws() -> bool:
-    try:
-        require_matplotlib()
-    except InputError:
-        return False
-    return True

@@ -1,4 +1,4 @@
-"""Every answer as plain JSON, every error as {"error": one line}."""
+"""JSON responses; every error is {"error": one line}."""
 
 import json
 from typing import Any
@@ -11,64 +11,64 @@ from starlette.responses import Response
 
 from reagent.errors import ReagentError
 
-_MEANING = {
+_MEANINGS = {
     401: "the token is missing or wrong",
-    403: "the request comes under a name or from a page that this service does not know",
-    404: "there is none of that id",
-    413: "too long",
-    422: "what was given cannot be used",
+    403: "the host or the origin of the request is not allowed",
+    404: "the id is unknown",
+    413: "the request or the prompt is too long",
+    422: "the request is not valid",
     429: "the queue is full; Retry-After says when to try again",
 }
 
 
-class Problem(BaseModel):
+class Error(BaseModel):
     """What was wrong, in one line."""
 
     error: str
 
 
 def dumps(data: Any) -> str:
-    # ASCII only: a lone surrogate in somebody's text is no reason to fail.
+    # ASCII only: a lone surrogate in a text must not make the response fail.
     return json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
 
 
-class Json(Response):
+class JsonResponse(Response):
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
         return dumps(content).encode("ascii")
 
 
-def problem(status: int, error: str, headers: dict[str, str] | None = None) -> Json:
-    return Json({"error": " ".join(error.split())}, status, headers)
+def error_response(status: int, error: str, headers: dict[str, str] | None = None) -> JsonResponse:
+    return JsonResponse({"error": " ".join(error.split())}, status, headers)
 
 
-def add_handlers(app: FastAPI) -> None:
-    """From what goes wrong in a route to an answer."""
+def add_error_handlers(app: FastAPI) -> None:
+    """Turn every exception of a route into an error response."""
 
     @app.exception_handler(HTTPException)
-    async def refused(_: Request, error: HTTPException) -> Response:
+    async def handle_http_error(_: Request, error: HTTPException) -> Response:
         headers = dict(error.headers) if error.headers else None
-        return problem(error.status_code, str(error.detail), headers)
+        return error_response(error.status_code, str(error.detail), headers)
 
     @app.exception_handler(RequestValidationError)
-    async def misread(_: Request, error: RequestValidationError) -> Response:
-        return problem(422, "; ".join(_line(one) for one in error.errors()[:3]))
+    async def handle_invalid_request(_: Request, error: RequestValidationError) -> Response:
+        return error_response(422, "; ".join(_describe(one) for one in error.errors()[:3]))
 
     @app.exception_handler(ReagentError)
-    async def wrong(_: Request, error: ReagentError) -> Response:
-        return problem(422, str(error))
+    async def handle_reagent_error(_: Request, error: ReagentError) -> Response:
+        return error_response(422, str(error))
 
     @app.exception_handler(Exception)
-    async def unexpected(_: Request, error: Exception) -> Response:
-        return problem(500, f"unexpected {type(error).__name__}: see the terminal of the service")
+    async def handle_unexpected_error(_: Request, error: Exception) -> Response:
+        return error_response(500, f"unexpected {type(error).__name__}: see the terminal of the service")
 
 
-def _line(error: Any) -> str:
-    where = ".".join(str(part) for part in error["loc"][1:])
-    return f"{where}: {error['msg']}" if where else str(error["msg"])
+def _describe(error: Any) -> str:
+    field = ".".join(str(part) for part in error["loc"][1:])
+    return f"{field}: {error['msg']}" if field else str(error["msg"])
 
 
-def failures(*codes: int) -> dict[int | str, dict[str, Any]]:
-    """What a route may answer instead, for its description."""
-    return {code: {"model": Problem, "description": _MEANING[code]} for code in codes}
+def describe_errors(*codes: int) -> dict[int | str, dict[str, Any]]:
+    """Describe the error responses of a route for OpenAPI."""
+    return {code: {"model": Error, "description": _MEANINGS[code]} for code in codes}

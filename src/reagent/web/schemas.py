@@ -1,4 +1,4 @@
-"""What the service takes and answers, for its description; the answers themselves are plain dictionaries."""
+"""The JSON bodies and responses, for the OpenAPI description. The routes return plain dictionaries."""
 
 from typing import Annotated, Any, Literal
 
@@ -8,23 +8,23 @@ from reagent.schemas import read_schema
 
 
 def _explanation_schema() -> dict[str, Any]:
-    """explanation.schema.json without references, which would lead nowhere inside another description."""
+    """Load explanation.schema.json and resolve its references, which are not valid inside another document."""
     schema = read_schema("explanation")
-    parts = schema.pop("$defs")
+    definitions = schema.pop("$defs")
 
-    def whole(part: Any) -> Any:
+    def resolve(part: Any) -> Any:
         if isinstance(part, list):
-            return [whole(item) for item in part]
+            return [resolve(item) for item in part]
         if not isinstance(part, dict):
             return part
         name = str(part.get("$ref", "")).rpartition("/")[2]
-        own = {key: whole(value) for key, value in part.items() if key not in ("$ref", "$schema", "$id")}
-        return whole(parts[name]) | own if name else own
+        own = {key: resolve(value) for key, value in part.items() if key not in ("$ref", "$schema", "$id")}
+        return resolve(definitions[name]) | own if name else own
 
-    return dict(whole(schema))
+    return dict(resolve(schema))
 
 
-Saved = Annotated[dict[str, Any], WithJsonSchema(_explanation_schema())]
+ExplanationJson = Annotated[dict[str, Any], WithJsonSchema(_explanation_schema())]
 
 
 class Health(BaseModel):
@@ -34,50 +34,51 @@ class Health(BaseModel):
     running: int
 
 
-class Named(BaseModel):
+class Option(BaseModel):
     id: str
     summary: str
 
 
-class Method(Named):
+class MethodOption(BaseModel):
+    id: str
+    summary: str
     cost: str
-    presets: list[Named]
-    replaces: bool
-    probes: bool  # whether its number of probes can be given
+    presets: list[Option]
+    replaces: bool  # whether it uses a replacer
+    probes: bool  # whether it has the option `probes`
 
 
 class Options(BaseModel):
     models: list[str]
-    methods: list[Method]
-    replacers: list[Named]
+    methods: list[MethodOption]
+    replacers: list[Option]
     units: list[str]
-    chat: bool
-    png: bool
+    chat: bool  # whether the model has a chat template
     limits: dict[str, int]
 
 
-class Id(BaseModel):
+class JobId(BaseModel):
     id: str
 
 
-class Done(BaseModel):
+class JobProgress(BaseModel):
     done: int
     total: int
 
 
 class Job(BaseModel):
-    """A job; `explanation` is what view.js draws, from the first partial result on."""
+    """A job; `explanation` is the input of view.js, from the first partial result on."""
 
     id: str
     state: Literal["queued", "running", "done", "failed", "cancelled"]
-    progress: Done
+    progress: JobProgress
     answer: str | None = None
     error: str | None = None
     explanation: dict[str, Any] | None = None
 
 
 class HistoryItem(BaseModel):
-    """One line of the history."""
+    """One explanation of the history."""
 
     id: str
     prompt: str

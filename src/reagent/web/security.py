@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reagent.web.config import Access
-from reagent.web.responses import problem
+from reagent.web.responses import error_response
 
 RECEIVED = 15.0  # seconds in which a request must have arrived whole
 CHANGING = ("POST", "PUT", "PATCH", "DELETE")
@@ -62,9 +62,9 @@ class Guard:
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not allowed_host(host, self.access):
-            return problem(403, f"this service is not known as {host!r}: use the address that it printed")
+            return error_response(403, f"this service is not known as {host!r}: use the address that it printed")
         if scope["method"] in CHANGING and not _same_origin(headers, host):
-            return problem(403, "a page from elsewhere may not ask this service")
+            return error_response(403, "a page from elsewhere may not ask this service")
         return None if self.access.token is None else self._without_token(scope, headers, self.access.token)
 
     def _without_token(self, scope: Scope, headers: Headers, token: str) -> Response | None:
@@ -81,7 +81,7 @@ class Guard:
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         if _equal(_cookie(headers, name), session) or (scheme.lower() == "bearer" and _equal(bearer, token)):
             return None
-        return problem(
+        return error_response(
             401, "open the address with the token that `reagent serve` printed", {"WWW-Authenticate": "Bearer"}
         )
 
@@ -94,7 +94,7 @@ class Guard:
             async with asyncio.timeout(RECEIVED):
                 body = await _read(receive, self.body)
         except TimeoutError:
-            return problem(408, f"the request did not arrive within {RECEIVED:g} s"), receive
+            return error_response(408, f"the request did not arrive within {RECEIVED:g} s"), receive
         if body is None:
             return self._too_large(), receive
         replay = iter([{"type": "http.request", "body": body, "more_body": False}])
@@ -105,7 +105,7 @@ class Guard:
         return None, received
 
     def _too_large(self) -> Response:
-        return problem(413, f"the request is larger than {self.body:,} bytes", {"Connection": "close"})
+        return error_response(413, f"the request is larger than {self.body:,} bytes", {"Connection": "close"})
 
 
 def allowed_host(host: str, access: Access) -> bool:

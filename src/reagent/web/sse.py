@@ -1,43 +1,43 @@
-"""A job as server-sent events."""
+"""The states of a job as server-sent events."""
 
 from collections.abc import AsyncIterator
 from typing import Any
+
+from fastapi.sse import ServerSentEvent
 
 from reagent.web.jobs import Job, JobState, JobStatus
 from reagent.web.responses import dumps
 
 
-async def events(job: Job) -> AsyncIterator[str]:
-    """The latest state first, then what changes; a comment where nothing does, so that nobody hangs up."""
-    seen: JobState | None = None
-    async for look in job.looks():
-        if look is None:
-            yield ": still here\n\n"
-            continue
-        for name, data in changes(seen, look):
-            yield f"event: {name}\ndata: {dumps(data)}\n\n"
-        seen = look
+async def stream_events(job: Job) -> AsyncIterator[ServerSentEvent]:
+    """Yield the latest state of a job, then every change until the job ends."""
+    previous: JobState | None = None
+    async for state in job.states():
+        for name, data in list_changes(previous, state):
+            # Encoded here: the encoder of FastAPI visits every number in Python, and a view has many.
+            yield ServerSentEvent(event=name, raw_data=dumps(data))
+        previous = state
 
 
-def changes(seen: JobState | None, now: JobState) -> list[tuple[str, Any]]:
-    """What is new since the state that was seen last.
+def list_changes(before: JobState | None, now: JobState) -> list[tuple[str, Any]]:
+    """Return the names and data of the events that lead from one state to the next.
 
-    >>> changes(JobState(JobStatus.RUNNING), JobState(JobStatus.RUNNING, answer=" To"))
+    >>> list_changes(JobState(JobStatus.RUNNING), JobState(JobStatus.RUNNING, answer=" To"))
     [('token', {'text': ' To'})]
     """
-    found: list[tuple[str, Any]] = []
-    if not now.state.ended and (seen is None or seen.state != now.state):
-        found.append(("state", {"state": now.state}))
-    if now.answer is not None and (seen is None or seen.answer != now.answer):
-        found.append(("token", {"text": now.answer}))
-    if now.total and (seen is None or (seen.done, seen.total) != (now.done, now.total)):
-        found.append(("progress", {"done": now.done, "total": now.total}))
-    if now.state is JobStatus.DONE:
-        found.append(("done", now.view))
-    elif now.state is JobStatus.FAILED:
-        found.append(("failed", {"error": now.error}))
-    elif now.state is JobStatus.CANCELLED:
-        found.append(("cancelled", {}))
-    elif now.view is not None and (seen is None or seen.view is not now.view):
-        found.append(("partial", now.view))
-    return found
+    changes: list[tuple[str, Any]] = []
+    if not now.status.ended and (before is None or before.status != now.status):
+        changes.append(("state", {"state": now.status}))
+    if now.answer is not None and (before is None or before.answer != now.answer):
+        changes.append(("token", {"text": now.answer}))
+    if now.total and (before is None or (before.done, before.total) != (now.done, now.total)):
+        changes.append(("progress", {"done": now.done, "total": now.total}))
+    if now.status is JobStatus.DONE:
+        changes.append(("done", now.view))
+    elif now.status is JobStatus.FAILED:
+        changes.append(("failed", {"error": now.error}))
+    elif now.status is JobStatus.CANCELLED:
+        changes.append(("cancelled", {}))
+    elif now.view is not None and (before is None or before.view is not now.view):
+        changes.append(("partial", now.view))
+    return changes

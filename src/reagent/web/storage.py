@@ -1,4 +1,4 @@
-"""Explanations on the disk, by their id: what a link points to after the service was started again."""
+"""Explanations on disk by their id, so that links still work after a restart."""
 
 import re
 from contextlib import suppress
@@ -8,7 +8,7 @@ from reagent.atomic_io import check_writable
 from reagent.errors import FileError
 from reagent.explanation import Explanation
 
-KEPT = 1000  # the oldest go
+MAX_STORED = 1000  # the oldest files are deleted
 _ID = re.compile(r"[0-9a-f]{16}")
 
 
@@ -18,19 +18,20 @@ class ExplanationStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # prompts are nobody else's business
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # prompts are private
         except OSError as error:
             raise FileError(f"cannot make the folder {str(folder)!r}: {error.strerror or error}") from error
         check_writable(folder / "explanation.json")
 
     def put(self, name: str, why: Explanation) -> None:
+        """Save an explanation and delete the oldest ones beyond the limit."""
         why.save(self._path(name))
-        kept = sorted(self.folder.glob("*.json"), key=_age)
-        for old in kept[KEPT:]:
-            old.unlink(missing_ok=True)
+        newest_first = sorted(self.folder.glob("*.json"), key=_modified, reverse=True)
+        for path in newest_first[MAX_STORED:]:
+            path.unlink(missing_ok=True)
 
     def get(self, name: str) -> Explanation | None:
-        """None if there is none of that name, or if it can no longer be read."""
+        """Return the explanation, or None if its file is missing or damaged."""
         if not _ID.fullmatch(name) or not self._path(name).is_file():
             return None
         with suppress(FileError):
@@ -41,8 +42,8 @@ class ExplanationStore:
         return self.folder / f"{name}.json"
 
 
-def _age(path: Path) -> float:
+def _modified(path: Path) -> float:
     try:
-        return -path.stat().st_mtime
-    except OSError:  # another service on the same folder was faster
+        return path.stat().st_mtime
+    except OSError:  # another service on the same folder has deleted it
         return 0.0

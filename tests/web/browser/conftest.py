@@ -1,4 +1,4 @@
-"""A real browser on a real service, with a tiny model behind it."""
+"""A real browser and a real service with a tiny model."""
 
 import copy
 import os
@@ -26,22 +26,22 @@ TEMPLATE = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}as
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Closed with the module: while it is open, no other event loop can run in this process."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None and os.environ.get("REAGENT_REQUIRE_BROWSER") == "1":
-        pytest.fail("REAGENT_REQUIRE_BROWSER is set, and there is no Chromium: install it")
-    if found is None:
-        pytest.skip("there is no Chromium on this machine: install it to test the page")
+    """Closed after each module, because no other event loop can run in this process while it is open."""
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None and os.environ.get("REAGENT_REQUIRE_BROWSER") == "1":
+        pytest.fail("REAGENT_REQUIRE_BROWSER is set, but Chromium is not installed: install it")
+    if path is None:
+        pytest.skip("Chromium is not installed: install it to test the page")
     arguments = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=arguments)
+        browser = playwright.chromium.launch(executable_path=path, args=arguments)
         yield browser
         browser.close()
 
 
 @pytest.fixture(scope="module")
 def network() -> Any:
-    """A tiny model that has a name to be careful with."""
+    """A tiny model whose name contains markup."""
     network = copy.deepcopy(tiny.network_of("gpt2"))
     network.name_or_path = HOSTILE_NAME
     return network
@@ -49,7 +49,7 @@ def network() -> Any:
 
 @pytest.fixture
 def slow(network: Any) -> Iterator[None]:
-    """Every pass takes long enough to look at what is there meanwhile."""
+    """Make every forward pass slow, so that partial results can be checked."""
     hook = network.register_forward_pre_hook(lambda *_: time.sleep(0.25))
     yield
     hook.remove()
@@ -57,7 +57,7 @@ def slow(network: Any) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def address(network: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a service with a model that can chat."""
+    """The address of a service whose model has a chat template."""
     tokenizer = copy.deepcopy(tiny.tokenizer_of("gpt2"))
     tokenizer.chat_template = TEMPLATE
     app = create_app(load_model((network, tokenizer)), ServiceConfig(folder=tmp_path_factory.mktemp("explanations")))
@@ -72,48 +72,48 @@ def address(network: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         time.sleep(0.02)
     yield f"http://127.0.0.1:{port}/"
     server.should_exit = True
-    app.state.desk.close()
+    app.state.jobs.close()
     thread.join(10)
 
 
 @dataclass
-class Heard:
-    """What the browser complains about."""
+class BrowserLog:
+    """The errors and requests of the browser."""
 
     errors: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
-    expected: list[str] = field(default_factory=list)  # parts of complaints that a test provokes on purpose
+    expected: list[str] = field(default_factory=list)  # parts of errors that a test causes on purpose
 
     def unexpected(self) -> list[str]:
         return [error for error in self.errors if not any(part in error for part in self.expected)]
 
 
 @pytest.fixture
-def heard() -> Heard:
-    return Heard()
+def log() -> BrowserLog:
+    return BrowserLog()
 
 
-def opened(browser: Browser, address: str, heard: Heard, **options: Any) -> Page:
+def open_page(browser: Browser, address: str, log: BrowserLog, **options: Any) -> Page:
     page = browser.new_context(**options).new_page()
-    listen(page, heard)
+    record(page, log)
     page.goto(address)
     page.locator("#method option").first.wait_for(state="attached")
     return page
 
 
-def listen(page: Page, heard: Heard) -> None:
+def record(page: Page, log: BrowserLog) -> None:
     page.set_default_timeout(30_000)
-    page.on("console", lambda line: heard.errors.append(line.text) if line.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: heard.errors.append(str(error)))
-    page.on("dialog", lambda dialog: (heard.errors.append(f"dialog {dialog.message}"), dialog.dismiss()))
-    page.on("request", lambda request: heard.requests.append(request.url))
+    page.on("console", lambda line: log.errors.append(line.text) if line.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: log.errors.append(str(error)))
+    page.on("dialog", lambda dialog: (log.errors.append(f"dialog {dialog.message}"), dialog.dismiss()))
+    page.on("request", lambda request: log.requests.append(request.url))
 
 
 @pytest.fixture
-def page(browser: Browser, address: str, heard: Heard) -> Iterator[Page]:
-    """The page, freshly opened; afterwards nothing was complained about and nothing asked of anyone else."""
-    page = opened(browser, address, heard)
+def page(browser: Browser, address: str, log: BrowserLog) -> Iterator[Page]:
+    """A newly opened page. At the end it must have no errors and no requests to other sites."""
+    page = open_page(browser, address, log)
     yield page
     page.context.close()
-    assert heard.unexpected() == []
-    assert [url for url in heard.requests if not url.startswith((address, "data:", "blob:"))] == []
+    assert log.unexpected() == []
+    assert [url for url in log.requests if not url.startswith((address, "data:", "blob:"))] == []

@@ -1,4 +1,4 @@
-"""The page in a real browser, as a person uses it."""
+"""The page in a real browser."""
 
 import re
 from dataclasses import replace
@@ -10,11 +10,11 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from views.samples import HOSTILE, PROMPT, chat, every_kind, make
-from web.browser.conftest import HOSTILE_NAME, Heard, listen, opened
+from web.browser.conftest import HOSTILE_NAME, BrowserLog, open_page, record
 
 pytestmark = pytest.mark.xdist_group("browser")
 
-expect.set_options(timeout=30_000)  # a busy machine is no mistake of the page
+expect.set_options(timeout=30_000)  # the machine may be busy
 
 AXE = Path(axe_core_python.__file__).with_name("axe.min.js")
 ATTACK = "</textarea></script><script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -22,19 +22,19 @@ ATTACK = "</textarea></script><script>alert(1)</script><img src=x onerror=alert(
 
 def fill(page: Page, prompt: str = PROMPT, **settings: str) -> None:
     """Fill in the form; a setting is the id of a field."""
-    page.locator("#ask details").evaluate("node => { node.open = true }")
+    page.locator("#request-form details").evaluate("node => { node.open = true }")
     for name, value in {"max_new_tokens": "3", "probes": "32", "prompt": prompt, **settings}.items():
         field = page.locator(f"#{name}")
         field.select_option(value) if field.evaluate("node => node.tagName") == "SELECT" else field.fill(value)
 
 
-def ask(page: Page, prompt: str = PROMPT, **settings: str) -> None:
+def submit(page: Page, prompt: str = PROMPT, **settings: str) -> None:
     fill(page, prompt, **settings)
     page.get_by_role("button", name="Explain").click()
 
 
-def finished(page: Page) -> None:
-    expect(page.locator("#keep")).to_be_visible()
+def wait_until_finished(page: Page) -> None:
+    expect(page.locator("#downloads")).to_be_visible()
     expect(page.locator("#running")).to_be_hidden()
 
 
@@ -46,17 +46,17 @@ def weights(page: Page) -> list[str]:
     ]
 
 
-def place(part: Locator) -> Any:
-    found = part.bounding_box()
-    assert found is not None
-    return found
+def bounding_box(part: Locator) -> Any:
+    box = part.bounding_box()
+    assert box is not None
+    return box
 
 
 def violations(page: Page) -> list[Any]:
-    """What axe-core finds that stands in someone's way."""
+    """The accessibility problems that axe-core reports."""
     page.evaluate(AXE.read_text(encoding="utf-8"))
-    found = page.evaluate("() => axe.run()")["violations"]
-    return [(v["id"], [(n["html"][:200], n["failureSummary"]) for n in v["nodes"][:3]]) for v in found]
+    problems = page.evaluate("() => axe.run()")["violations"]
+    return [(v["id"], [(n["html"][:200], n["failureSummary"]) for n in v["nodes"][:3]]) for v in problems]
 
 
 def choices(page: Page) -> Locator:
@@ -71,9 +71,9 @@ def test_the_example_is_ready_to_run(page: Page, prompt: str) -> None:
     expect(page.get_by_label("Prompt", exact=True)).to_have_value(prompt)
 
 
-def test_a_prompt_is_explained_and_another_token_is_shaded_otherwise(page: Page) -> None:
-    ask(page)
-    finished(page)
+def test_each_output_token_has_its_own_shading(page: Page) -> None:
+    submit(page)
+    wait_until_finished(page)
     assert "".join(page.locator("#view .reagent-token").all_text_contents()) == PROMPT
     expect(choices(page)).to_have_count(3)
     first = weights(page)
@@ -81,16 +81,18 @@ def test_a_prompt_is_explained_and_another_token_is_shaded_otherwise(page: Page)
     choices(page).nth(2).click()
     expect(choices(page).nth(2)).to_have_attribute("aria-selected", "true")
     assert weights(page)[: len(first)] != first
-    expect(page.locator("#instead-label")).to_contain_text(choices(page).nth(2).inner_text().split()[0].strip("·≈⚠"))
+    expect(page.locator("#alternative-label")).to_contain_text(
+        choices(page).nth(2).inner_text().split()[0].strip("·≈⚠")
+    )
     page.locator("#view .reagent-token").first.hover()
     expect(page.locator("#view .reagent-readout")).to_contain_text("score")
 
 
-def test_the_keyboard_is_enough(page: Page) -> None:
+def test_the_page_works_with_the_keyboard_alone(page: Page) -> None:
     fill(page)
     page.get_by_label("Prompt", exact=True).focus()
     page.keyboard.press("Control+Enter")
-    finished(page)
+    wait_until_finished(page)
     choices(page).first.focus()
     page.keyboard.press("ArrowRight")
     expect(choices(page).nth(1)).to_be_focused()
@@ -103,74 +105,74 @@ def test_the_keyboard_is_enough(page: Page) -> None:
 
 
 @pytest.mark.usefixtures("slow")
-def test_results_come_in_while_it_runs_and_the_reader_stays_where_they_are(page: Page) -> None:
-    ask(page, max_new_tokens="2", probes="4000")
-    expect(page.locator("#bars progress[value]")).to_be_visible()
+def test_partial_results_keep_selection_and_focus(page: Page) -> None:
+    submit(page, max_new_tokens="2", probes="4000")
+    expect(page.locator("#progress-bars progress[value]")).to_be_visible()
     expect(choices(page)).to_have_count(2)
     choices(page).nth(1).click()
     page.locator("#view .reagent-token").nth(3).focus()
-    before, drawn = page.locator("#bars").inner_text(), page.locator("#view .reagent-top").inner_text()
+    before, drawn = page.locator("#progress-bars").inner_text(), page.locator("#view .reagent-top").inner_text()
     expect(page.locator("#view .reagent-top")).not_to_have_text(drawn, use_inner_text=True)
-    expect(page.locator("#bars")).not_to_have_text(before)
+    expect(page.locator("#progress-bars")).not_to_have_text(before)
     expect(page.locator("#running")).to_be_visible()
     expect(choices(page).nth(1)).to_have_attribute("aria-selected", "true")
     expect(page.locator("#view .reagent-token").nth(3)).to_be_focused()
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator("#running")).to_be_hidden()
-    expect(page.locator("#state")).to_have_text("Cancelled")
+    expect(page.locator("#status-message")).to_have_text("Cancelled")
     expect(page.locator("#view .reagent-top")).to_be_visible()
 
 
 @pytest.mark.usefixtures("slow")
-def test_a_job_that_runs_is_found_again_after_a_reload(page: Page) -> None:
-    ask(page, probes="64")
+def test_a_running_job_continues_after_a_reload(page: Page) -> None:
+    submit(page, probes="64")
     page.wait_for_url("**/#/j/*")
     page.reload()
-    finished(page)
+    wait_until_finished(page)
     assert "#/e/" in page.url
     expect(page.get_by_label("Prompt", exact=True)).to_have_value(PROMPT)
 
 
-def test_two_methods_stand_side_by_side(page: Page) -> None:
-    ask(page, compare="occlusion")
-    finished(page)
+def test_two_methods_are_shown_side_by_side(page: Page) -> None:
+    submit(page, compare="occlusion")
+    wait_until_finished(page)
     blocks = page.locator("#view .reagent-method")
     expect(blocks).to_have_count(2)
     expect(blocks.nth(1)).to_contain_text("occlusion")
-    one, two = place(blocks.nth(0)), place(blocks.nth(1))
+    one, two = bounding_box(blocks.nth(0)), bounding_box(blocks.nth(1))
     assert one["y"] == two["y"]
     assert one["x"] < two["x"]
     drawn = blocks.nth(1).inner_text()
     choices(page).nth(1).click()
     assert blocks.nth(1).inner_text() != drawn
     page.reload()
-    finished(page)
+    wait_until_finished(page)
     expect(blocks).to_have_count(2)
-    expect(page.locator("#keep a", has_text="HTML")).to_have_count(2)
+    expect(page.locator("#downloads a", has_text="HTML")).to_have_count(2)
 
 
 @pytest.mark.usefixtures("slow")
-def test_a_method_that_was_opened_stays_open_while_results_come_in(page: Page) -> None:
-    ask(page, compare="lime", probes="4000")
+def test_an_opened_method_stays_open_while_results_arrive(page: Page) -> None:
+    submit(page, compare="lime", probes="4000")
     summary = page.locator("#view .reagent-summary").first
     summary.click()
     token = page.locator("#view .reagent-full .reagent-token").nth(2)
     token.focus()
     drawn = summary.inner_text()
-    expect(summary).not_to_have_text(drawn)  # it tells the passes so far
+    expect(summary).not_to_have_text(drawn)  # it shows the passes so far
     expect(token).to_be_focused()
     page.get_by_role("button", name="Cancel").click()
 
 
-def test_why_this_and_not_that(page: Page) -> None:
-    ask(page)
-    finished(page)
-    said = page.locator("#view .reagent-choice .reagent-label").nth(1).inner_text()
+def test_contrast_with_another_answer(page: Page) -> None:
+    submit(page)
+    wait_until_finished(page)
+    token = page.locator("#view .reagent-choice .reagent-label").nth(1).inner_text()
     choices(page).nth(1).click()
-    page.locator("#instead").fill("Kyoto")
+    page.locator("#alternative").fill("Kyoto")
     page.get_by_role("button", name="Ask").click()
-    expect(page.locator("#view .reagent-heading")).to_contain_text(f"Why {said} and not")
-    finished(page)
+    expect(page.locator("#view .reagent-heading")).to_contain_text(f"Why {token} and not")
+    wait_until_finished(page)
     expect(choices(page)).to_have_count(2)
     expect(choices(page).nth(1)).to_have_attribute("aria-selected", "true")
     saved = page.evaluate("id => fetch('api/explanations/' + id).then(r => r.json())", page.url.rsplit("/", 1)[1])
@@ -178,15 +180,15 @@ def test_why_this_and_not_that(page: Page) -> None:
     assert saved["target"]["index"] == 1
 
 
-def test_a_link_brings_an_explanation_back(page: Page, browser: Browser, address: str, heard: Heard) -> None:
-    ask(page, unit="word", seed="7")
-    finished(page)
+def test_a_link_opens_a_saved_explanation(page: Page, browser: Browser, address: str, log: BrowserLog) -> None:
+    submit(page, unit="word", seed="7")
+    wait_until_finished(page)
     drawn, link = (
         page.locator("#view").inner_text(),
         page.get_by_role("link", name="Link to this").get_attribute("href"),
     )
-    other = opened(browser, f"{address}{link}", heard)
-    finished(other)
+    other = open_page(browser, f"{address}{link}", log)
+    wait_until_finished(other)
     assert other.locator("#view").inner_text() == drawn
     expect(other.locator("#unit")).to_have_value("word")
     expect(other.locator("#seed")).to_have_value("7")
@@ -198,9 +200,9 @@ def test_a_link_brings_an_explanation_back(page: Page, browser: Browser, address
     expect(page.locator("#history a").last).to_have_attribute("aria-current", "true")
 
 
-def test_an_explanation_can_be_kept(page: Page) -> None:
-    ask(page)
-    finished(page)
+def test_an_explanation_can_be_downloaded(page: Page) -> None:
+    submit(page)
+    wait_until_finished(page)
     beginnings = {"HTML": b"<!doctype html>", "JSON": b'{"schema":', "PNG": b"\x89PNG"}
     for kind, beginning in beginnings.items():
         with page.expect_download() as waiting:
@@ -209,50 +211,50 @@ def test_an_explanation_can_be_kept(page: Page) -> None:
         assert Path(waiting.value.path()).read_bytes().startswith(beginning)
 
 
-def test_the_file_to_keep_is_the_same_view(page: Page, browser: Browser, heard: Heard, tmp_path: Path) -> None:
-    ask(page)
-    finished(page)
+def test_the_downloaded_file_shows_the_same_view(page: Page, browser: Browser, log: BrowserLog, tmp_path: Path) -> None:
+    submit(page)
+    wait_until_finished(page)
     with page.expect_download() as waiting:
         page.get_by_role("link", name="Download HTML").click()
     waiting.value.save_as(tmp_path / "why.html")
-    alone = browser.new_context().new_page()
-    listen(alone, heard)
-    alone.goto((tmp_path / "why.html").as_uri())
-    heard.requests.remove((tmp_path / "why.html").as_uri())  # and nothing else may be asked for
+    downloaded = browser.new_context().new_page()
+    record(downloaded, log)
+    downloaded.goto((tmp_path / "why.html").as_uri())
+    log.requests.remove((tmp_path / "why.html").as_uri())  # no other request is allowed
     for part in ("context", "heading", "top", "facts"):
-        assert alone.locator(f".reagent-{part}").inner_text() == page.locator(f".reagent-{part}").inner_text()
-    choices(alone).nth(1).click()
+        assert downloaded.locator(f".reagent-{part}").inner_text() == page.locator(f".reagent-{part}").inner_text()
+    choices(downloaded).nth(1).click()
     choices(page).nth(1).click()
-    assert alone.locator(".reagent-top").inner_text() == page.locator(".reagent-top").inner_text()
-    assert violations(alone) == []
-    alone.context.close()
+    assert downloaded.locator(".reagent-top").inner_text() == page.locator(".reagent-top").inner_text()
+    assert violations(downloaded) == []
+    downloaded.context.close()
 
 
-def test_a_chat_is_explained_by_its_messages(page: Page) -> None:
+def test_a_chat_is_shown_by_message(page: Page) -> None:
     page.get_by_label("Chat").check()
-    ask(page, "Where does she live?", system="Be brief.")
-    finished(page)
+    submit(page, "Where does she live?", system="Be brief.")
+    wait_until_finished(page)
     assert page.locator("#view .reagent-role").all_inner_texts()[:2] == ["system", "user"]
     page.reload()
-    finished(page)
+    wait_until_finished(page)
     expect(page.get_by_label("Chat")).to_be_checked()
     expect(page.get_by_label("System message")).to_have_value("Be brief.")
     expect(page.get_by_label("Prompt", exact=True)).to_have_value("Where does she live?")
 
 
-def test_a_longer_chat_goes_on_where_it_was(page: Page) -> None:
+def test_an_opened_chat_can_be_continued(page: Page) -> None:
     drop(page, ("why.json", chat().to_json()))
-    expect(page.locator("#earlier")).to_have_text("The 2 messages of the chat before this one go along.")
-    ask(page, "In which town?", max_new_tokens="1")
-    finished(page)
+    expect(page.locator("#earlier-messages")).to_have_text("The 2 earlier messages of the chat are included.")
+    submit(page, "In which town?", max_new_tokens="1")
+    wait_until_finished(page)
     roles = page.locator("#view .reagent-role").all_inner_texts()
     assert roles[:4] == ["system", "user", "assistant", "user"]
     page.get_by_role("button", name="Example").click()
-    expect(page.locator("#earlier")).to_be_hidden()
+    expect(page.locator("#earlier-messages")).to_be_hidden()
 
 
 def drop(page: Page, *files: tuple[str, str]) -> None:
-    """As a person drops them on the page."""
+    """Drop files on the page."""
     page.evaluate(
         """files => {
             const dataTransfer = new DataTransfer();
@@ -264,11 +266,11 @@ def drop(page: Page, *files: tuple[str, str]) -> None:
     )
 
 
-def test_a_file_is_dropped_on_the_page(page: Page) -> None:
+def test_a_dropped_file_is_shown(page: Page) -> None:
     drop(page, ("why.json", make(stderr=True).to_json()))
     expect(page.locator("#view .reagent-heading")).to_have_text("Why ·Tokyo? (probability 54.7%)")
     expect(page).to_have_title("Why ·Tokyo? – reagent")
-    expect(page.locator("#keep")).to_be_hidden()
+    expect(page.locator("#downloads")).to_be_hidden()
     expect(page.locator("#drop")).to_be_hidden()
     page.set_input_files(
         "#file", files=[{"name": "b.json", "mimeType": "", "buffer": make("a b", "!").to_json().encode()}]
@@ -276,7 +278,7 @@ def test_a_file_is_dropped_on_the_page(page: Page) -> None:
     expect(page.locator("#view .reagent-context")).to_have_text("a b!")
 
 
-def test_two_files_are_compared_where_they_can_be(page: Page) -> None:
+def test_two_files_are_compared_if_their_texts_are_equal(page: Page) -> None:
     other: dict[str, Any] = {"method": {"id": "lime"}, "important": " aunt"}
     drop(page, ("a.json", make().to_json()), ("b.json", make(**other).to_json()))
     expect(page.locator("#view .reagent-method")).to_have_count(2)
@@ -286,32 +288,30 @@ def test_two_files_are_compared_where_they_can_be(page: Page) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "said"),
+    ("file", "message"),
     [
         (("why.json", "no JSON"), "why.json is not JSON"),
         (("why.json", '{"schema": "other/1"}'), "schema"),
         ((f"{ATTACK}.json", "["), f"{ATTACK}.json is not JSON"),
     ],
 )
-def test_a_file_that_is_none_is_an_error_on_the_page(
-    page: Page, heard: Heard, file: tuple[str, str], said: str
-) -> None:
-    heard.expected.append("status of 422")
+def test_a_wrong_file_is_an_error_on_the_page(page: Page, log: BrowserLog, file: tuple[str, str], message: str) -> None:
+    log.expected.append("status of 422")
     drop(page, file)
-    expect(page.get_by_role("alert")).to_contain_text(said)
+    expect(page.get_by_role("alert")).to_contain_text(message)
 
 
-def test_a_mistake_is_an_error_on_the_page(page: Page, heard: Heard, address: str) -> None:
-    heard.expected += ["status of 422", "status of 413", "status of 404"]
-    ask(page, "x " * 15_000)
+def test_a_rejected_request_is_an_error_on_the_page(page: Page, log: BrowserLog, address: str) -> None:
+    log.expected += ["status of 422", "status of 413", "status of 404"]
+    submit(page, "x " * 15_000)
     expect(page.get_by_role("alert")).to_contain_text("at most 20,000")
-    ask(page, "  \n ")
+    submit(page, "  \n ")
     expect(page.get_by_role("alert")).to_contain_text("the prompt is empty")
     expect(page.locator("#running")).to_be_hidden()
-    ask(page, "far too long for this model " * 30)  # found by the worker, not at once
+    submit(page, "far too long for this model " * 30)  # rejected by the worker
     expect(page.get_by_role("alert")).to_contain_text("128")
-    ask(page)
-    finished(page)
+    submit(page)
+    wait_until_finished(page)
     expect(page.get_by_role("alert")).to_be_empty()
     page.goto(f"{address}#/e/0000000000000000")
     expect(page.get_by_role("alert")).to_contain_text("there is no explanation")
@@ -319,9 +319,9 @@ def test_a_mistake_is_an_error_on_the_page(page: Page, heard: Heard, address: st
     expect(page.get_by_role("alert")).to_contain_text("there is no job")
 
 
-def test_markup_is_shown_as_text_wherever_it_comes_from(page: Page, heard: Heard) -> None:
-    ask(page, ATTACK + " is", target=" <b>bold</b>")
-    finished(page)
+def test_markup_is_shown_as_text(page: Page, log: BrowserLog) -> None:
+    submit(page, ATTACK + " is", target=" <b>bold</b>")
+    wait_until_finished(page)
     assert "".join(page.locator("#view .reagent-token").all_text_contents()) == ATTACK + " is"
     expect(page.locator("#view .reagent-facts")).to_contain_text(HOSTILE_NAME)
     expect(page.locator("#history a").first).to_contain_text("<b>bold</b>")
@@ -331,32 +331,34 @@ def test_markup_is_shown_as_text_wherever_it_comes_from(page: Page, heard: Heard
     drop(page, ("a.json", hostile.to_json()), ("b.json", hostile.to_json()))
     expect(page.locator("#view .reagent-method")).to_have_count(2)
     page.goto(page.url.split("#")[0] + "#/e/<img src=x onerror=alert(1)>")
-    heard.expected.append("status of 404")
+    log.expected.append("status of 404")
     expect(page.get_by_role("alert")).to_contain_text("onerror")
     assert page.locator("img, script:not([src]), main b b, iframe").count() == 0
 
 
-def test_other_scripts_are_shown_as_they_are_read(page: Page) -> None:
+def test_right_to_left_text_is_shown_from_the_right(page: Page) -> None:
     drop(page, ("why.json", make("انتقلت عمتي إلى اليابان 👩🏽‍🏫 وهي الآن في", " طوكيو").to_json()))
     context = page.locator("#view .reagent-context")
     expect(context).to_contain_text("👩🏽‍🏫")
     tokens = context.locator(".reagent-token")
-    assert place(tokens.nth(0))["x"] > place(tokens.nth(1))["x"], "the first word stands on the right"
+    assert bounding_box(tokens.nth(0))["x"] > bounding_box(tokens.nth(1))["x"], "the first word is on the right"
     expect(page.get_by_label("Prompt", exact=True)).to_have_attribute("dir", "auto")
 
 
-@pytest.mark.parametrize("look", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_nothing_stands_in_anyones_way(browser: Browser, address: str, heard: Heard, look: Any, width: int) -> None:
-    page = opened(browser, address, heard, color_scheme=look, viewport={"width": width, "height": 800})
+def test_the_page_is_accessible_and_fits_the_window(
+    browser: Browser, address: str, log: BrowserLog, scheme: Any, width: int
+) -> None:
+    page = open_page(browser, address, log, color_scheme=scheme, viewport={"width": width, "height": 800})
 
     def check(state: str) -> None:
         assert violations(page) == [], state
         assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{state}: wider than the window"
 
     check("empty")
-    ask(page, compare="attention")
-    finished(page)
+    submit(page, compare="attention")
+    wait_until_finished(page)
     check("compared")
     drop(
         page,
@@ -371,5 +373,5 @@ def test_nothing_stands_in_anyones_way(browser: Browser, address: str, heard: He
     drop(page, ("why.json", "no JSON"))
     expect(page.get_by_role("alert")).not_to_be_empty()
     check("error")
-    assert heard.unexpected() == []
+    assert log.unexpected() == []
     page.context.close()

@@ -8,7 +8,7 @@ from io import BytesIO, StringIO
 from typing import TYPE_CHECKING, Any
 
 from reagent.report.contents import Figure
-from reagent.views.plots import COLOUR, DPI, find_fonts, replace_missing_glyphs, require_matplotlib
+from reagent.views.plots import COLOUR, DPI, find_fonts, replace_missing_glyphs
 from reagent.views.text import sanitize, shorten
 
 if TYPE_CHECKING:
@@ -62,7 +62,6 @@ class Canvas:
 
 def new_canvas(width: float, height: float) -> Canvas:
     """An empty canvas; width and height in inches."""
-    require_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as MatplotlibFigure
 

@@ -1,8 +1,8 @@
-/* Elements of the page. All text goes in as text. */
+/* Find and create elements of the page. All texts are inserted as text, never as markup. */
 
-export const at = (id) => document.getElementById(id);
+export const byId = (id) => document.getElementById(id);
 
-export const make = (tag, text = "", attributes = {}) => {
+export const createElement = (tag, text = "", attributes = {}) => {
   const node = Object.assign(document.createElement(tag), { textContent: text });
   for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
   return node;

@@ -1,47 +1,47 @@
-/* The question: reads the form as the service wants it, and fills it from an explanation. */
+/* The form: convert it to requests, and fill it from an explanation. */
 
 export const EXAMPLE =
   "My aunt moved to Japan to teach music. (Her old piano is still standing in our garage). She rents a small flat in the capital,";
 
-export function questionForm(form, options) {
+export function createRequestForm(form, options) {
   const { kind, system, prompt, method, preset, unit, compare, target, max_new_tokens, replacer, seed, probes } = form.elements;
   const systemField = form.querySelector("#system-field");
-  const note = form.querySelector("#method-note");
-  const reminder = form.querySelector("#earlier");
-  let earlier = []; // messages of a chat that was opened, between the system's and the last
-  const chosen = () => options.methods.find(({ id }) => id === method.value);
-  const settings = () => chosen().presets.find(({ id }) => id === preset.value);
+  const methodNote = form.querySelector("#method-note");
+  const earlierNote = form.querySelector("#earlier-messages");
+  let earlierMessages = []; // of an opened chat: those between the system message and the last message
+  const selectedMethod = () => options.methods.find(({ id }) => id === method.value);
+  const selectedPreset = () => selectedMethod().presets.find(({ id }) => id === preset.value);
 
-  const choices = (select, entries) => {
-    const before = select.value;
+  const setChoices = (select, entries) => {
+    const value = select.value;
     select.replaceChildren(...entries.map(({ id, label = id }) => new Option(label, id)));
-    pick(select, before);
+    choose(select, value);
   };
-  const pick = (select, value) => {
+  const choose = (select, value) => {
     if ([...select.options].some((option) => option.value === value)) select.value = value;
   };
 
-  // What a choice opens, closes and says.
-  const follow = () => {
-    const { presets, replaces, probes: countable, summary } = chosen();
-    choices(preset, presets);
+  // Show, hide, enable and describe the fields that depend on other fields.
+  const updateFields = () => {
+    const { presets, replaces, probes: hasProbes, summary } = selectedMethod();
+    setChoices(preset, presets);
     preset.disabled = presets.length < 2;
     replacer.disabled = !replaces;
-    probes.disabled = !countable || preset.value !== presets[0].id; // counted by the first preset only
+    probes.disabled = !hasProbes || preset.value !== presets[0].id; // only the first preset has this option
     systemField.hidden = kind.value !== "chat";
-    reminder.hidden = kind.value !== "chat" || !earlier.length;
-    reminder.textContent = `The ${earlier.length} messages of the chat before this one go along.`;
-    note.textContent = `${method.value} ${summary}. ${presets.length < 2 ? "" : `${preset.value}: ${settings().summary}.`}`;
+    earlierNote.hidden = kind.value !== "chat" || !earlierMessages.length;
+    earlierNote.textContent = `The ${earlierMessages.length} earlier messages of the chat are included.`;
+    methodNote.textContent = `${method.value} ${summary}. ${presets.length < 2 ? "" : `${preset.value}: ${selectedPreset().summary}.`}`;
   };
 
   const numberOf = (field) => (field.value === "" || field.disabled ? {} : { [field.name]: Number(field.value) });
   const textOf = (field) => (field.value === "" || field.disabled ? {} : { [field.name]: field.value });
 
-  const asked = () => {
-    const user = { role: "user", content: prompt.value };
-    const before = system.value.trim() ? [{ role: "system", content: system.value }] : [];
+  const commonFields = () => {
+    const lastMessage = { role: "user", content: prompt.value };
+    const systemMessages = system.value.trim() ? [{ role: "system", content: system.value }] : [];
     return {
-      ...(kind.value === "chat" ? { messages: [...before, ...earlier, user] } : { prompt: prompt.value }),
+      ...(kind.value === "chat" ? { messages: [...systemMessages, ...earlierMessages, lastMessage] } : { prompt: prompt.value }),
       ...textOf(target),
       ...numberOf(max_new_tokens),
       ...numberOf(seed),
@@ -49,54 +49,54 @@ export function questionForm(form, options) {
     };
   };
 
-  // One job, or two for a comparison; the second method comes with its own settings.
-  const requests = () => {
-    const first = { ...asked(), method: method.value, ...textOf(preset), ...textOf(replacer), ...numberOf(probes) };
+  // One request, or two for a comparison; the second method has its default settings.
+  const buildRequests = () => {
+    const first = { ...commonFields(), method: method.value, ...textOf(preset), ...textOf(replacer), ...numberOf(probes) };
     const other = options.methods.find(({ id }) => id === compare.value);
     if (!other) return [first];
-    return [first, { ...asked(), method: other.id, ...(other.replaces ? { replacer: replacer.value } : {}) }];
+    return [first, { ...commonFields(), method: other.id, ...(other.replaces ? { replacer: replacer.value } : {}) }];
   };
 
-  const fill = (explanation, compared = "") => {
+  const fill = (explanation, comparedMethod = "") => {
     const messages = messagesOf(explanation);
     kind.value = messages.length ? "chat" : "text";
     system.value = messages[0]?.role === "system" ? messages.shift().content : "";
     prompt.value = messages.pop()?.content ?? explanation.prompt;
-    earlier = messages;
-    pick(method, explanation.method.id);
-    follow();
-    pick(preset, explanation.method.preset);
-    pick(replacer, explanation.replacer?.id);
-    pick(unit, explanation.unit ?? "token");
-    pick(compare, compared);
+    earlierMessages = messages;
+    choose(method, explanation.method.id);
+    updateFields();
+    choose(preset, explanation.method.preset);
+    choose(replacer, explanation.replacer?.id);
+    choose(unit, explanation.unit ?? "token");
+    choose(compare, comparedMethod);
     seed.value = explanation.seed;
-    follow();
+    updateFields();
   };
 
-  const example = () => {
+  const fillExample = () => {
     form.reset();
-    earlier = [];
+    earlierMessages = [];
     prompt.value = EXAMPLE;
-    follow();
+    updateFields();
   };
 
-  choices(method, options.methods);
-  choices(compare, [{ id: "", label: "nothing" }, ...options.methods]);
-  choices(replacer, options.replacers);
-  choices(unit, options.units.map((id) => ({ id })));
+  setChoices(method, options.methods);
+  setChoices(compare, [{ id: "", label: "nothing" }, ...options.methods]);
+  setChoices(replacer, options.replacers);
+  setChoices(unit, options.units.map((id) => ({ id })));
   max_new_tokens.max = options.limits.new_tokens;
   probes.max = options.limits.probes;
   for (const radio of kind) if (radio.value === "chat") radio.disabled = !options.chat;
-  form.addEventListener("change", follow);
+  form.addEventListener("change", updateFields);
   prompt.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
   });
-  if (!prompt.value) example();
-  else follow();
-  return { requests, fill, example };
+  if (!prompt.value) fillExample();
+  else updateFields();
+  return { buildRequests, fill, fillExample };
 }
 
-/* The request that would lead to an explanation again, whoever made it. */
+/* The request that reproduces an explanation. */
 export function requestOf(explanation) {
   const { method, replacer, seed, unit, completion, levels } = explanation;
   const messages = messagesOf(explanation);
@@ -111,8 +111,8 @@ export function requestOf(explanation) {
   };
 }
 
-/* Offsets count characters, not the halves that JavaScript has for some. */
-export const cut = (text, start, end) => [...text].slice(start, end).join("");
+/* Slice by characters: offsets count code points, while JavaScript strings count UTF-16 units. */
+export const sliceText = (text, start, end) => [...text].slice(start, end).join("");
 
 const messagesOf = ({ prompt, messages = [] }) =>
-  messages.map(({ role, start, end }) => ({ role, content: cut(prompt, start, end) }));
+  messages.map(({ role, start, end }) => ({ role, content: sliceText(prompt, start, end) }));

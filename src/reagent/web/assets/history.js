@@ -1,33 +1,43 @@
-/* What was explained in this session, as links. */
-import { at, make } from "./elements.js";
+/* The explanations of this session, as links. */
+import { byId, createElement } from "./elements.js";
 
-const BRIEF = 60;
-const letters = (text) => [...text.replace(/\s+/g, " ").trim()];
+const EXCERPT_LENGTH = 60;
+const characters = (text) => [...text.replace(/\s+/g, " ").trim()];
 
-// What stands around the place where the answer begins.
-const ending = (text) => {
-  const all = letters(text);
-  return all.length > BRIEF ? "… " + all.slice(-BRIEF).join("").replace(/^\S{0,20} /, "") : all.join("");
+// The end of the prompt and the beginning of the output are shown.
+const endOf = (text) => {
+  const all = characters(text);
+  return all.length > EXCERPT_LENGTH ? "… " + all.slice(-EXCERPT_LENGTH).join("").replace(/^\S{0,20} /, "") : all.join("");
 };
-const beginning = (text) => letters(text).slice(0, BRIEF).join("") + (letters(text).length > BRIEF ? " …" : "");
+const beginningOf = (text) => {
+  const all = characters(text);
+  return all.slice(0, EXCERPT_LENGTH).join("") + (all.length > EXCERPT_LENGTH ? " …" : "");
+};
 
-const link = ({ id, prompt, completion, method }) => {
-  const item = make("li");
-  const node = item.appendChild(
-    make("a", "", { href: `#/e/${encodeURIComponent(id)}`, dir: "auto", translate: "no", "data-id": id }),
+const createLink = ({ id, prompt, completion, method }) => {
+  const item = createElement("li");
+  const link = item.appendChild(
+    createElement("a", "", { href: `#/e/${encodeURIComponent(id)}`, dir: "auto", translate: "no", "data-id": id }),
   );
-  node.append(make("span", ending(prompt)), " ", make("b", beginning(completion)), " ", make("bdi", method));
+  link.append(
+    createElement("span", endOf(prompt)),
+    " ",
+    createElement("b", beginningOf(completion)),
+    " ",
+    createElement("bdi", method),
+  );
   return item;
 };
 
-export function listHistory(saved) {
-  at("no-history").hidden = saved.length > 0;
-  at("history").replaceChildren(...saved.map(link));
+export function drawHistory(explanations) {
+  byId("no-history").hidden = explanations.length > 0;
+  byId("history").replaceChildren(...explanations.map(createLink));
 }
 
+/* Mark the explanations that are shown. */
 export function markHistory(entries) {
   const ids = entries.map(({ id }) => id);
-  for (const node of at("history").querySelectorAll("a")) {
+  for (const node of byId("history").querySelectorAll("a")) {
     if (ids.includes(node.dataset.id)) node.setAttribute("aria-current", "true");
     else node.removeAttribute("aria-current");
   }

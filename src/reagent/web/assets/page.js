@@ -1,223 +1,224 @@
-/* The page: asks the service, shows what comes back, and keeps the address in step. */
-import { at } from "./elements.js";
-import { cut, questionForm, requestOf } from "./form.js";
-import { listHistory, markHistory } from "./history.js";
+/* The page: send requests to the service, show the results, and keep the address of the page up to date. */
+import { byId } from "./elements.js";
+import { createRequestForm, requestOf, sliceText } from "./form.js";
+import { drawHistory, markHistory } from "./history.js";
 import * as result from "./result.js";
-import { call, watch } from "./service.js";
+import { callApi, watchJob } from "./service.js";
 
 const encoded = encodeURIComponent;
 
 let form = null;
-let kinds = []; // what an explanation can be downloaded as
-let shown = []; // what the result is about: one entry, or one for each method that is compared
+let formats = []; // of the downloads
+let current = []; // the entries that the result shows: one, or one for each compared method
 
-const sayWrong = (text) => (at("message").textContent = text);
-const sayState = (text) => (at("state").textContent = text);
+const showError = (text) => (byId("error-message").textContent = text);
+const announce = (text) => (byId("status-message").textContent = text);
 
-const attempt = async (act) => {
+const showingErrors = async (action) => {
   try {
-    return await act();
+    return await action();
   } catch (error) {
-    sayWrong(error.message);
+    showError(error.message);
     return null;
   }
 };
 
-function show(entries) {
-  for (const { unwatch } of shown) unwatch?.();
-  shown = entries;
-  sayWrong("");
-  sayState("");
+function setCurrent(entries) {
+  for (const { unwatch } of current) unwatch?.();
+  current = entries;
+  showError("");
+  announce("");
   result.clearResult();
-  result.drawRunning(entries);
+  result.drawProgress(entries);
 }
 
 // --- jobs ---
 
-async function ask(requests) {
-  cancel(shown.filter(result.isRunning));
+async function submitRequests(requests) {
+  cancelJobs(current.filter(result.isRunning));
   const entries = requests.map((request) => ({ request, state: "running" }));
-  show(entries);
-  sayState("Asking the model");
-  if (at("result").getBoundingClientRect().top > innerHeight / 2) at("result").scrollIntoView();
+  setCurrent(entries);
+  announce("Request sent");
+  if (byId("result").getBoundingClientRect().top > innerHeight / 2) byId("result").scrollIntoView();
   for (const entry of entries) {
-    const job = await attempt(() => call("jobs", "POST", entry.request));
+    const job = await showingErrors(() => callApi("jobs", "POST", entry.request));
     entry.id = job?.id;
-    if (shown !== entries) return cancel([entry]); // something else was asked meanwhile
-    if (!job) return stop("failed");
-    follow(entry);
+    if (current !== entries) return cancelJobs([entry]); // another request was submitted meanwhile
+    if (!job) return stopAll("failed");
+    watchEntry(entry);
   }
   return history.pushState(null, "", result.addressOf("j", entries));
 }
 
-function follow(entry) {
-  const entries = shown;
-  entry.unwatch = watch(entry.id, (type, data) => {
-    if (shown === entries) hear(entry, type, data);
+function watchEntry(entry) {
+  const entries = current;
+  entry.unwatch = watchJob(entry.id, (type, data) => {
+    if (current === entries) handleEvent(entry, type, data);
   });
 }
 
-function hear(entry, type, data) {
-  if (type === "silent") sayWrong(`${data.error} Trying again …`);
-  else if (entry.silent) sayWrong("");
-  entry.silent = type === "silent";
-  if (type === "state") entry.place = data.state;
-  else if (type === "token") answer(entry, data.text);
+function handleEvent(entry, type, data) {
+  if (type === "disconnected") showError(`${data.error} Trying again …`);
+  else if (entry.disconnected) showError("");
+  entry.disconnected = type === "disconnected";
+  if (type === "state") entry.jobState = data.state;
+  else if (type === "token") showAnswer(entry, data.text);
   else if (type === "progress") entry.progress = data;
-  else if (type === "partial") refine(entry, data);
-  else if (type === "done") finish(entry, data);
-  else if (type === "failed") stop("failed", data.error);
-  else if (type === "cancelled") stop("cancelled");
-  result.drawRunning(shown);
+  else if (type === "partial") showPartial(entry, data);
+  else if (type === "done") showFinal(entry, data);
+  else if (type === "failed") stopAll("failed", data.error);
+  else if (type === "cancelled") stopAll("cancelled");
+  result.drawProgress(current);
 }
 
-function answer(entry, text) {
-  entry.said = text;
-  if (entry === shown[0] && !shown.some(({ view }) => view)) result.drawAnswer(entry);
+function showAnswer(entry, text) {
+  entry.answer = text;
+  if (entry === current[0] && !current.some(({ view }) => view)) result.drawAnswer(entry);
 }
 
-function refine(entry, view) {
-  if (!shown.some((other) => other.view)) sayState("A first result is there and gets better");
+function showPartial(entry, view) {
+  if (!current.some((other) => other.view)) announce("First partial result; it is refined until the job ends");
   entry.view = view;
-  result.drawViews(shown);
+  result.drawViews(current);
 }
 
-async function finish(entry, view) {
-  const entries = shown;
+async function showFinal(entry, view) {
+  const entries = current;
   Object.assign(entry, { view, state: "done" });
   result.drawViews(entries);
-  const explanation = await attempt(() => call(`explanations/${encoded(entry.id)}`));
-  if (shown !== entries || !explanation) return;
+  const explanation = await showingErrors(() => callApi(`explanations/${encoded(entry.id)}`));
+  if (current !== entries || !explanation) return;
   entry.explanation = explanation;
   if (!entries.every((other) => other.explanation)) return;
   history.replaceState(null, "", result.addressOf("e", entries));
-  if (!entries[0].request) fill(entries); // the page was opened while the job ran
-  sayState("Done: choose a token of the output");
-  result.drawKeep(entries, kinds);
-  await remember();
+  if (!entries[0].request) fillForm(entries); // the page was opened while the job was running
+  announce("Done: select a token of the output");
+  result.drawDownloads(entries, formats);
+  await updateHistory();
 }
 
-// One that fails or is cancelled takes the others along.
-function stop(state, wrong = "") {
-  const running = shown.filter(result.isRunning);
-  cancel(running);
+// If one entry fails or is cancelled, the others are cancelled too.
+function stopAll(state, error = "") {
+  const running = current.filter(result.isRunning);
+  cancelJobs(running);
   for (const entry of running) entry.state = state;
-  if (wrong) sayWrong(wrong);
-  sayState(state === "cancelled" ? "Cancelled" : "");
-  result.drawRunning(shown);
+  if (error) showError(error);
+  announce(state === "cancelled" ? "Cancelled" : "");
+  result.drawProgress(current);
 }
 
-function cancel(entries) {
+function cancelJobs(entries) {
   for (const { id, unwatch } of entries) {
     unwatch?.();
-    if (id) call(`jobs/${encoded(id)}`, "DELETE").catch(() => {}); // it may have ended by itself
+    if (id) callApi(`jobs/${encoded(id)}`, "DELETE").catch(() => {}); // the job may have ended already
   }
 }
 
-// --- explanations that are there: saved ones, or files ---
+// --- finished explanations: saved by the service, or opened from files ---
 
-async function look(explanations, ids = []) {
-  const views = await Promise.all(explanations.map((explanation) => call("view", "POST", explanation)));
-  show(explanations.map((explanation, i) => ({ explanation, view: views[i], id: ids[i], state: "done" })));
-  fill(shown);
-  result.drawViews(shown);
-  result.drawKeep(shown, kinds);
-  markHistory(shown);
+async function showExplanations(explanations, ids = []) {
+  const views = await Promise.all(explanations.map((explanation) => callApi("view", "POST", explanation)));
+  setCurrent(explanations.map((explanation, i) => ({ explanation, view: views[i], id: ids[i], state: "done" })));
+  fillForm(current);
+  result.drawViews(current);
+  result.drawDownloads(current, formats);
+  markHistory(current);
 }
 
-const fill = ([{ explanation }, other]) => form.fill(explanation, other?.explanation.method.id);
+const fillForm = ([{ explanation }, other]) => form.fill(explanation, other?.explanation.method.id);
 
 async function openFiles(files) {
   if (!files.length) return;
-  await attempt(async () => {
-    await look(await Promise.all([...files].map(read)));
+  await showingErrors(async () => {
+    await showExplanations(await Promise.all([...files].map(readFile)));
     history.pushState(null, "", location.pathname);
-    at("result").focus();
+    byId("result").focus();
   });
 }
 
-async function read(file) {
+async function readFile(file) {
   try {
     return JSON.parse(await file.text());
   } catch {
-    throw new Error(`${file.name} is not JSON: drop a file that reagent saved`);
+    throw new Error(`${file.name} is not JSON: open a file that reagent saved`);
   }
 }
 
-async function remember() {
-  listHistory((await attempt(() => call("explanations"))) ?? []);
-  markHistory(shown);
+async function updateHistory() {
+  drawHistory((await showingErrors(() => callApi("explanations"))) ?? []);
+  markHistory(current);
 }
 
-// --- why this and not that ---
+// --- contrast: why this output and not another one ---
 
-// The alternative replaces the chosen token and all that follows. A space that the token begins with is meant, too.
-function alternative({ completion, output }, text) {
-  const token = output[result.chosen()];
-  const space = /^\s/.test(token.text) && /^[\p{L}\p{N}]/u.test(text) ? token.text[0] : "";
-  return cut(completion, 0, token.start) + space + text;
+// The alternative replaces the selected token and everything after it. It gets the leading space of that token.
+function contrastText({ completion, output }, alternative) {
+  const token = output[result.selectedOutput()];
+  const space = /^\s/.test(token.text) && /^[\p{L}\p{N}]/u.test(alternative) ? token.text[0] : "";
+  return sliceText(completion, 0, token.start) + space + alternative;
 }
 
-const contrasted = (text) => ({ request, explanation }) => ({
+const contrastRequest = ({ request, explanation }, alternative) => ({
   ...(request ?? requestOf(explanation)),
-  contrast: alternative(explanation, text),
+  contrast: contrastText(explanation, alternative),
 });
 
-// --- addresses: #/e/ID of a saved explanation, #/j/ID of a job; several ids are compared ---
+// --- addresses: #/e/ID is a saved explanation, #/j/ID is a job; several ids are compared ---
 
-async function route() {
-  await attempt(async () => {
+async function openAddress() {
+  await showingErrors(async () => {
     const [, kind, ...ids] = location.hash.split("/").map(decodeURIComponent);
-    if (kind === "e" && ids.length) await look(await Promise.all(ids.map((id) => call(`explanations/${encoded(id)}`))), ids);
-    else if (kind === "j" && ids.length) resume(ids);
+    if (kind === "e" && ids.length)
+      await showExplanations(await Promise.all(ids.map((id) => callApi(`explanations/${encoded(id)}`))), ids);
+    else if (kind === "j" && ids.length) watchJobs(ids);
   });
 }
 
-function resume(ids) {
-  show(ids.map((id) => ({ id, state: "running" })));
-  for (const entry of shown) follow(entry);
+function watchJobs(ids) {
+  setCurrent(ids.map((id) => ({ id, state: "running" })));
+  for (const entry of current) watchEntry(entry);
 }
 
-// --- from here on it lives ---
+// --- start of the page ---
 
-const submitted = (id, act) =>
-  at(id).addEventListener("submit", (event) => {
+const onSubmit = (id, action) =>
+  byId(id).addEventListener("submit", (event) => {
     event.preventDefault();
-    act();
+    action();
   });
 
 async function start() {
-  const options = await attempt(() => call("options"));
+  const options = await showingErrors(() => callApi("options"));
   if (!options) return;
-  form = questionForm(at("ask"), options);
-  kinds = ["HTML", "JSON", ...(options.png ? ["PNG"] : [])];
-  at("model").querySelector(".value").textContent = options.models.join(", ");
-  at("model").hidden = false;
-  at("explain").disabled = false;
-  submitted("ask", () => ask(form.requests()));
-  submitted("contrast", () => ask(shown.map(contrasted(at("instead").value))));
-  at("example").addEventListener("click", form.example);
-  at("cancel").addEventListener("click", () => stop("cancelled"));
-  at("file").addEventListener("change", ({ target }) => openFiles(target.files));
-  addEventListener("hashchange", route);
-  const name = () => result.nameContrast(shown[0]?.view);
-  new MutationObserver(name).observe(at("result"), { subtree: true, attributeFilter: ["data-target"] });
-  watchDrops();
-  await Promise.all([remember(), route()]);
+  form = createRequestForm(byId("request-form"), options);
+  formats = ["HTML", "JSON", "PNG"];
+  byId("model").querySelector(".value").textContent = options.models.join(", ");
+  byId("model").hidden = false;
+  byId("explain").disabled = false;
+  onSubmit("request-form", () => submitRequests(form.buildRequests()));
+  onSubmit("contrast", () => submitRequests(current.map((entry) => contrastRequest(entry, byId("alternative").value))));
+  byId("example").addEventListener("click", form.fillExample);
+  byId("cancel").addEventListener("click", () => stopAll("cancelled"));
+  byId("file").addEventListener("change", ({ target }) => openFiles(target.files));
+  addEventListener("hashchange", openAddress);
+  const updateLabel = () => result.labelContrast(current[0]?.view);
+  new MutationObserver(updateLabel).observe(byId("result"), { subtree: true, attributeFilter: ["data-target"] });
+  acceptDroppedFiles();
+  await Promise.all([updateHistory(), openAddress()]);
 }
 
-function watchDrops() {
-  const mark = (on) => document.body.classList.toggle("dropping", on);
+function acceptDroppedFiles() {
+  const showDropArea = (visible) => document.body.classList.toggle("dropping", visible);
   addEventListener("dragover", (event) => {
-    if (!event.dataTransfer.types.includes("Files")) return; // text is dropped into fields
+    if (!event.dataTransfer.types.includes("Files")) return; // text can be dropped into fields
     event.preventDefault();
-    mark(true);
+    showDropArea(true);
   });
-  addEventListener("dragleave", ({ relatedTarget }) => relatedTarget || mark(false));
+  addEventListener("dragleave", ({ relatedTarget }) => relatedTarget || showDropArea(false));
   addEventListener("drop", (event) => {
     if (!event.dataTransfer.files.length) return;
     event.preventDefault();
-    mark(false);
+    showDropArea(false);
     openFiles(event.dataTransfer.files);
   });
 }

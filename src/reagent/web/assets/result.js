@@ -1,105 +1,124 @@
-/* What is shown of the entries that the result is about: the answer as it comes, bars, views, what can be kept.
+/* The result: the answer while it is generated, progress bars, views and downloads.
 
-   An entry has a state and, as far as they are known, its request, id, progress, view and explanation. */
-import { at, make } from "./elements.js";
+   The result shows one entry, or one entry for each compared method. An entry has a state and, as soon as they are
+   available, its request, id, jobState, answer, progress, view and explanation. */
+import { byId, createElement } from "./elements.js";
 
-const WAITING = { queued: "waiting in line", running: "reading the prompt", answering: "the model answers" };
+const PROGRESS_TEXTS = { queued: "waiting in the queue", running: "reading the prompt", answering: "generating the answer" };
 
 export const isRunning = ({ state }) => state === "running";
 export const addressOf = (kind, entries) => `#/${kind}/${entries.map(({ id }) => encodeURIComponent(id)).join("/")}`;
-export const chosen = () => Number(at("view").dataset.target || 0); // output token
+export const selectedOutput = () => Number(byId("view").dataset.target || 0); // index of the output token
 
 export function clearResult() {
-  const view = at("view").cloneNode(false); // a fresh one: no chosen token, no listeners
+  const view = byId("view").cloneNode(false); // a copy without a selected token and without listeners
   for (const name of Object.keys(view.dataset)) delete view.dataset[name];
-  at("view").replaceWith(view);
-  for (const id of ["empty", "answer", "contrast", "keep", "running"]) at(id).hidden = true;
+  byId("view").replaceWith(view);
+  for (const id of ["introduction", "answer", "contrast", "downloads", "running"]) byId(id).hidden = true;
 }
 
-// --- while it runs ---
+// --- running jobs ---
 
-export function drawAnswer({ request, said }) {
-  const asked = request?.prompt ?? request?.messages.at(-1).content ?? "";
-  const space = said.length - said.trimStart().length; // it is not underlined
-  at("answer").replaceChildren(make("span", asked), said.slice(0, space), make("b", said.slice(space)));
-  at("answer").hidden = false;
+export function drawAnswer({ request, answer }) {
+  const prompt = request?.prompt ?? request?.messages.at(-1).content ?? "";
+  const space = answer.length - answer.trimStart().length; // not underlined
+  byId("answer").replaceChildren(
+    createElement("span", prompt),
+    answer.slice(0, space),
+    createElement("b", answer.slice(space)),
+  );
+  byId("answer").hidden = false;
 }
 
-export function drawRunning(entries) {
+export function drawProgress(entries) {
   const running = entries.filter(isRunning);
-  at("running").hidden = !running.length;
-  at("view").setAttribute("aria-busy", String(running.length > 0));
-  at("bars").replaceChildren(...running.map(bar));
+  byId("running").hidden = !running.length;
+  byId("view").setAttribute("aria-busy", String(running.length > 0));
+  byId("progress-bars").replaceChildren(...running.map(createProgressBar));
 }
 
-function bar({ request, progress, said, place = "queued" }) {
-  const label = make("label");
-  const known = progress ? { value: progress.done, max: progress.total } : {};
-  const words = progress ? `${progress.done} of at most ${progress.total}` : WAITING[said ? "answering" : place];
-  label.append(make("span", request ? `${request.method}: ${words}` : words), make("progress", "", known));
+function createProgressBar({ request, progress, answer, jobState = "queued" }) {
+  const label = createElement("label");
+  const attributes = progress ? { value: progress.done, max: progress.total } : {};
+  const text = progress ? `${progress.done} of at most ${progress.total}` : PROGRESS_TEXTS[answer ? "answering" : jobState];
+  label.append(
+    createElement("span", request ? `${request.method}: ${text}` : text),
+    createElement("progress", "", attributes),
+  );
   return label;
 }
 
 // --- views ---
 
-const fact = (view, name) => Object.fromEntries(view.facts)[name] ?? "";
-const isSame = (one, two) => JSON.stringify(one.pieces) === JSON.stringify(two.pieces);
+const factOf = (view, name) => Object.fromEntries(view.facts)[name] ?? "";
+const hasSameTokens = (one, two) => JSON.stringify(one.pieces) === JSON.stringify(two.pieces);
 
 export function drawViews(entries) {
-  const drawn = entries.filter(({ view }) => view);
-  const first = drawn[0].view;
-  at("answer").hidden = true;
-  if (entries.length === 1) reagentView(at("view"), first);
-  else if (first.rows.length && drawn.every(({ view }) => isSame(view, first))) {
-    reagentCompare(at("view"), drawn.map(({ view }, i) => ({ name: nameOf(drawn, i), cost: fact(view, "cost"), view })));
-  } else apart(drawn);
+  const ready = entries.filter(({ view }) => view);
+  const first = ready[0].view;
+  byId("answer").hidden = true;
+  if (entries.length === 1) reagentView(byId("view"), first);
+  else if (first.rows.length && ready.every(({ view }) => hasSameTokens(view, first))) {
+    reagentCompare(
+      byId("view"),
+      ready.map(({ view }, i) => ({ name: nameOf(ready, i), cost: factOf(view, "cost"), view })),
+    );
+  } else drawSeparately(ready);
 }
 
 function nameOf(entries, index) {
-  const names = entries.map(({ view }) => fact(view, "method"));
-  const alone = names.indexOf(names[index]) === names.lastIndexOf(names[index]);
-  return alone ? names[index] : `${names[index]} (${index + 1})`;
+  const names = entries.map(({ view }) => factOf(view, "method"));
+  const isUnique = names.indexOf(names[index]) === names.lastIndexOf(names[index]);
+  return isUnique ? names[index] : `${names[index]} (${index + 1})`;
 }
 
-// Methods may cut a long text differently, and files may be about different texts: one view after the other.
-function apart(entries) {
-  const parts = [...at("view").querySelectorAll(".part > div")];
-  delete at("view").dataset.target; // each has its own
-  at("view").replaceChildren(
+// Methods may split a long text into different units, and files may contain different texts.
+function drawSeparately(entries) {
+  const parts = [...byId("view").querySelectorAll(".part > div")];
+  delete byId("view").dataset.target; // each part has its own
+  byId("view").replaceChildren(
     ...entries.map(({ view }, i) => {
-      const part = make("div", "", { class: "part" });
-      part.append(make("h3", nameOf(entries, i)), parts[i] ?? make("div"));
+      const part = createElement("div", "", { class: "part" });
+      part.append(createElement("h3", nameOf(entries, i)), parts[i] ?? createElement("div"));
       reagentView(part.lastElementChild, view);
       return part;
     }),
   );
 }
 
-// --- what can be done with explanations that are whole ---
+// --- links and downloads of finished explanations, and the form for a contrast ---
 
-export function drawKeep(entries, kinds) {
+export function drawDownloads(entries, formats) {
   const saved = entries.filter(({ id }) => id);
-  const link = make("li");
-  link.append(make("a", "Link to this", { href: addressOf("e", saved) }));
-  at("keep").replaceChildren(link, ...saved.map((entry, i) => downloads(entry, saved.length > 1 ? nameOf(saved, i) : "", kinds)));
-  at("keep").hidden = !saved.length;
-  at("contrast").hidden = !("target" in at("view").dataset);
-  at("contrast").reset();
+  const link = createElement("li");
+  link.append(createElement("a", "Link to this result", { href: addressOf("e", saved) }));
+  byId("downloads").replaceChildren(
+    link,
+    ...saved.map((entry, i) => createDownloads(entry, saved.length > 1 ? nameOf(saved, i) : "", formats)),
+  );
+  byId("downloads").hidden = !saved.length;
+  byId("contrast").hidden = !("target" in byId("view").dataset);
+  byId("contrast").reset();
   const { rows, focus } = entries[0].view;
   if (rows.length) document.title = `${rows[focus].question.map(([text]) => text).join("")} – reagent`;
 }
 
-function downloads({ id }, name, kinds) {
-  const item = make("li", name && `${name}: `);
-  for (const kind of kinds) {
-    const end = "." + kind.toLowerCase();
-    const href = `api/explanations/${encodeURIComponent(id)}${kind === "JSON" ? "" : end}`;
-    item.append(make("a", kind, { href, download: `reagent-${id}${end}`, "aria-label": `Download ${name} ${kind}`.replace("  ", " ") }));
+function createDownloads({ id }, name, formats) {
+  const item = createElement("li", name && `${name}: `);
+  for (const format of formats) {
+    const suffix = "." + format.toLowerCase();
+    const href = `api/explanations/${encodeURIComponent(id)}${format === "JSON" ? "" : suffix}`;
+    const label = `Download ${name} ${format}`.replace("  ", " ");
+    item.append(createElement("a", format, { href, download: `reagent-${id}${suffix}`, "aria-label": label }));
   }
   return item;
 }
 
-export function nameContrast(view) {
-  const token = view?.tokens[view.inputs + chosen()];
-  at("instead-label").replaceChildren("Why ", make("bdi", token?.short ?? "", { translate: "no" }), " and not");
+export function labelContrast(view) {
+  const token = view?.tokens[view.inputs + selectedOutput()];
+  byId("alternative-label").replaceChildren(
+    "Why ",
+    createElement("bdi", token?.short ?? "", { translate: "no" }),
+    " and not",
+  );
 }

@@ -1,31 +1,32 @@
-/* Talking to the service. Every failure becomes an Error whose message is one line for the reader. */
+/* Calls to the service. Every failure becomes an Error with a one-line message. */
 
-const SILENT = "the service does not answer: is reagent serve still running?";
-const LAST = ["done", "failed", "cancelled"];
-const EVENTS = ["state", "token", "progress", "partial", ...LAST];
+const NO_CONNECTION = "the service does not answer: is reagent serve still running?";
+const LAST_EVENTS = ["done", "failed", "cancelled"];
+const EVENTS = ["state", "token", "progress", "partial", ...LAST_EVENTS];
 
-export async function call(path, method = "GET", body = undefined) {
-  const sent = body === undefined ? {} : { headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
-  const response = await fetch(`api/${path}`, { method, ...sent }).catch(() => {
-    throw new Error(SILENT);
+export async function callApi(path, method = "GET", body = undefined) {
+  const options = body === undefined ? {} : { headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  const response = await fetch(`api/${path}`, { method, ...options }).catch(() => {
+    throw new Error(NO_CONNECTION);
   });
-  const answer = await response.json().catch(() => null);
-  if (response.ok) return answer;
-  throw new Error(answer?.error ?? `the service answers ${response.status} ${response.statusText}`);
+  const data = await response.json().catch(() => null);
+  if (response.ok) return data;
+  throw new Error(data?.error ?? `the service answers ${response.status} ${response.statusText}`);
 }
 
-/* Tells `listener(type, data)` what becomes of a job, the last time when it ends; returns what stops it. */
-export function watch(id, listener) {
+/* Call `listener(type, data)` for every event of a job until it ends, and with type "disconnected" while the
+   service cannot be reached. Return a function that stops watching. */
+export function watchJob(id, listener) {
   const source = new EventSource(`api/jobs/${encodeURIComponent(id)}/events`);
   for (const type of EVENTS) {
     source.addEventListener(type, (event) => {
-      if (LAST.includes(type)) source.close();
+      if (LAST_EVENTS.includes(type)) source.close();
       listener(type, JSON.parse(event.data || "null"));
     });
   }
   source.addEventListener("error", () => {
-    if (source.readyState !== EventSource.CLOSED) listener("silent", { error: SILENT }); // the browser tries again
-    else call(`jobs/${encodeURIComponent(id)}`).catch((error) => listener("failed", { error: error.message }));
+    if (source.readyState !== EventSource.CLOSED) listener("disconnected", { error: NO_CONNECTION }); // the browser retries
+    else callApi(`jobs/${encodeURIComponent(id)}`).catch((error) => listener("failed", { error: error.message }));
   });
   return () => source.close();
 }
