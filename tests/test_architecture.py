@@ -121,3 +121,16 @@ def test_help_loads_no_heavy_library() -> None:
     )
     answer = subprocess.run([sys.executable, "-c", check], check=True, capture_output=True, text=True)
     assert "--max-new-tokens" in answer.stdout
+
+
+PACKAGES = sorted(p.parent for p in SOURCE.rglob("__init__.py"))
+
+
+@pytest.mark.parametrize("folder", PACKAGES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_the_docstring_of_a_package_lists_its_files(folder: Path) -> None:
+    docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+    files = {p.name for p in folder.glob("*.py")} - {"__init__.py", "__main__.py", "_version.py"}
+    folders = {f"{p.name}/" for p in folder.iterdir() if p.is_dir() and p.name != "__pycache__"}
+    words = {line.split()[0] for line in docstring.splitlines() if line.split()}
+    listed = {word for word in words if word.endswith((".py", "/"))} - {"__main__.py"}
+    assert listed == files | folders

@@ -4,8 +4,10 @@ api/             the verbs: explain, compare, evaluate
 request.py       everything that is asked, checked once
 case.py          the tokenised question
 explanation.py   the result
-serialization.py its JSON, and schemas/
+serialization.py  its JSON
 evaluation.py    how faithful it is
+comparison.py    several methods side by side
+schemas/         the JSON schemas of the results
 segmentation.py  words, sentences, paragraphs
 sampling.py      balanced random designs
 models/          how likely is this token?

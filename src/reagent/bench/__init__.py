@@ -1,6 +1,7 @@
 """Whole studies: from a suite to results, in this process or on Ray.
 
-suite.py      models × datasets × methods × metrics, from TOML; suites/ has those of the package
+suite.py      models × datasets × methods × metrics, from TOML
+suites/       the suites of the package
 plan.py       a suite as jobs, and the keys of their cells
 runner.py     runs the jobs that are missing in a file
 worker.py     holds a model and runs jobs

@@ -9,6 +9,7 @@ user_files.py  a user's own prompts
 filters.py     the examples that suit a model
 readers.py     rows of JSONL, CSV and Parquet files
 hub.py         rows of datasets on the hub
+assets/        the bundled samples and their sources
 """
 
 from reagent.data.base import Dataset, Example, sample

@@ -60,7 +60,7 @@ def _given(row: Row, name: str, otherwise: Any) -> Any:
 
 
 def _spans(row: Row, name: str, prompt: str) -> tuple[Span, ...]:
-    """Marked parts of the prompt: as [start, end], as a text that stands there once, or as a list of either."""
+    """Marked parts of the prompt: as [start, end], as a text that occurs once, or as a list of either."""
     given = _given(row, name, [])
     parts = [given] if isinstance(given, str) or _is_span(given) else given
     if not isinstance(parts, Sequence):

@@ -38,7 +38,7 @@ class MethodInfo:
 
 METHODS: dict[str, MethodInfo] = {
     "reagent": MethodInfo(
-        "replaces tokens and watches how much less likely the target becomes",
+        "replaces tokens and measures the drop in log-probability of the target",
         "probabilities",
         "up to 256 for all targets together (fast); up to 6,000 for each target (paper)",
         {
@@ -64,7 +64,7 @@ METHODS: dict[str, MethodInfo] = {
         {"default": Preset(InputXGradient(), "effects in nats, to first order")},
     ),
     "integrated_gradients": MethodInfo(
-        "adds up gradients on the way from zero embeddings to the text",
+        "integrates gradients on the path from zero embeddings to the text",
         "gradients",
         "about 10 to 140 for all targets together, and a backward pass from each for each target",
         {
@@ -81,7 +81,7 @@ METHODS: dict[str, MethodInfo] = {
         {"default": Preset(GradientShap(), "64 points; effects in nats with standard errors")},
     ),
     "attention": MethodInfo(
-        "looks where the model looks: mean over all layers and heads",
+        "attention of the predicting position, averaged over all layers and heads",
         "attentions",
         "1 for all targets together",
         {"default": Preset(Attention(), "attention of the position that predicts the target")},
@@ -111,16 +111,18 @@ METHODS: dict[str, MethodInfo] = {
         {
             "replacement": Preset(
                 Occlusion(),
-                "each unit replaced in turn, mean of 4 draws; effects in nats with standard errors",
+                "one unit replaced at a time, mean of 4 draws; effects in nats with standard errors",
             ),
-            "deletion": Preset(Occlusion(by="deletion"), "each unit deleted in turn; exact, but the text gets shorter"),
+            "deletion": Preset(
+                Occlusion(by="deletion"), "one unit deleted at a time; exact, but the text gets shorter"
+            ),
         },
     ),
     "shapley": MethodInfo(
-        "replaces units one after another in random orders: what each costs at its turn, on average",
+        "replaces units one after another in random orders and averages the marginal effects",
         "probabilities",
         "16 for each unit, for all targets together",
-        {"default": Preset(Shapley(), "8 orders, walked both ways; effects in nats with standard errors")},
+        {"default": Preset(Shapley(), "8 permutations, each also in reverse; effects in nats with standard errors")},
     ),
     "greedy": MethodInfo(
         "searches the smallest set of units that keeps the prediction",

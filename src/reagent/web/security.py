@@ -135,7 +135,7 @@ def _name(host: str) -> str:
 
 
 def _same_origin(headers: Headers, host: str) -> bool:
-    """Browsers tell where a request comes from; other programs send no origin and are nobody's puppet."""
+    """Browsers send the origin of a request; other programs send none and are not exposed to cross-site requests."""
     origin = headers.get("origin")
     if origin is None:
         return headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none")

@@ -8,7 +8,8 @@ import numpy as np
 
 from reagent.case import Case
 from reagent.models import Model
-from reagent.replacers import Proposals, make_proposals
+from reagent.replacers import Proposals
+from reagent.replacers.base import make_proposals
 
 
 @dataclass(frozen=True)
@@ -28,4 +29,4 @@ class Neighbours:
         ordinary = [[j for j in row if not case.protected[case.unit_of[j]]] for row in nearest]
         width = max(1, max(map(len, ordinary)))
         ids = np.array([(case.ids[row].tolist() + [case.ids[i]] * width)[:width] for i, row in enumerate(ordinary)])
-        return make_proposals(case, ids, np.ones(ids.shape), most=self.candidates)
+        return make_proposals(case, ids, np.ones(ids.shape), limit=self.candidates)
