@@ -19,12 +19,12 @@ from reagent.bench import runner
 from reagent.bench import worker
 from reagent.bench.suite import load_suite
 import torch; torch.set_num_threads(1)
-explain = worker.explain
-def slowly(*given, **more):  # so that there is a middle to be killed in
-    print(more["method"], flush=True)
+run = worker.run
+def run_slowly(model, request, on_progress):  # so that the process can be killed during a job
+    print(request.method_info["id"], flush=True)
     time.sleep(0.3)
-    return explain(*given, **more)
-worker.explain = slowly
+    return run(model, request, on_progress)
+worker.run = run_slowly
 runner.run(load_suite(sys.argv[1]), sys.argv[2])
 """
 

@@ -8,6 +8,7 @@ import pytest
 
 import reagent
 from bench.small import METHODS, METRICS, PROMPTS, table, write_suite
+from reagent.api import explain
 from reagent.bench import worker
 from reagent.bench.runner import RunProgress, RunSelection, missing_jobs, run
 from reagent.bench.store import Store
@@ -74,15 +75,15 @@ def test_two_runs_of_parts_are_one_whole(small: Suite, results: Path, tmp_path: 
         looks.append((progress.done, progress.total))
         assert progress.seconds_left is not None
 
-    assert run(small, out, selection=RunSelection(limit=1), look=look).done == len(small.methods)
+    assert run(small, out, selection=RunSelection(limit=1), on_progress=look).done == len(small.methods)
     assert looks == [(4, 4)]
-    assert run(small, out, look=look).done == 2 * len(small.methods)
+    assert run(small, out, on_progress=look).done == 2 * len(small.methods)
     assert looks[1:] == [(4, 8), (8, 8)]
     assert table(out) == table(results)
 
 
 def test_new_metrics_need_no_new_explanation(copy: Path, small: Suite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker, "explain", lambda *_, **__: pytest.fail("an explanation was made again"))
+    monkeypatch.setattr(worker, "run", lambda *_: pytest.fail("an explanation was made again"))
     before = table(copy)
     more = replace(small, metrics=(*small.metrics, "pi_soft_nc"))
     assert run(more, copy).done == len(before)
@@ -192,9 +193,9 @@ def test_points_of_a_curve_are_what_shorter_runs_give(
     (tmp_path / "prompts.jsonl").write_text('{"prompt": "A model reads what stands before", "target": " and"}\n')
     together, alone = tmp_path / "t.sqlite", tmp_path / "a.sqlite"
     calls = []
-    monkeypatch.setattr(worker, "explain", lambda *a, **k: calls.append(k) or reagent.explain(*a, **k))
+    monkeypatch.setattr(worker, "run", lambda *given: calls.append(given) or explain.run(*given))
     run(suite, together)
-    assert len(calls) == 1  # the way is walked once
+    assert len(calls) == 1  # the longest run contains the others
     for entry in suite.methods:
         run(replace(suite, methods=(entry,)), alone)
     run(suite, alone)
@@ -219,3 +220,32 @@ def test_metrics_and_methods_are_used(tiny_folder: Path, tmp_path: Path) -> None
     jobs = next(iter(missing_jobs(suite, RunSelection()).values()))
     assert len(jobs) == 2 * len(PROMPTS)
     assert len({job.own_seed for job in jobs}) == len(jobs)
+
+
+def test_a_model_that_allows_none_of_the_metrics_is_explained_only(tmp_path: Path) -> None:
+    from reagent.bench.plan import load_sources, plan_jobs
+    from reagent.testing import mentions
+
+    (tmp_path / "words.jsonl").write_text('{"prompt": "w1 w5", "target": " w0"}\n')
+    (tmp_path / "mine.toml").write_text(
+        f'models = ["scripted"]\ndatasets = ["{tmp_path}/words.jsonl"]\nmethods = ["random"]\n'
+        '[metrics]\nnames = ["soft_ns"]\n'
+    )
+    suite = load_suite(str(tmp_path / "mine.toml"))
+    model = mentions("w5")  # it gives no embeddings, which soft_ns needs
+    own = worker.Worker(suite.models[0], model)
+    (job,) = plan_jobs(suite, suite.models[0], load_sources(suite), None, own.inspect([]))
+    (cell,) = own.do(job).cells
+    assert (cell.status, cell.evaluation) == ("done", None)
+    assert cell.explanation is not None
+
+
+def test_a_dataset_has_its_usual_size_in_a_suite() -> None:
+    from reagent.bench.plan import Source
+    from reagent.bench.suite import DatasetConfig
+    from reagent.data import load_dataset
+
+    stories = replace(load_dataset("tellmewhy"), usual_size=4)
+    assert Source(DatasetConfig("tellmewhy"), stories, 0).size(None) == 4
+    assert Source(DatasetConfig("tellmewhy", size=7), stories, 0).size(None) == 7
+    assert Source(DatasetConfig("tellmewhy"), stories, 0).size(2) == 2

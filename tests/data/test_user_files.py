@@ -112,7 +112,7 @@ def test_rows_that_cannot_be_used_are_left_out_with_a_word(write: Write, caplog:
         ("a.json", "[{", "a.json' is not JSON"),
         ("a.jsonl", '{"prompt": 7}\n', "a.jsonl, line 1: 'prompt' must be text, got 7"),
         ("a.jsonl", '{"prompt": "One", "target": [" x"]}\n', "a.jsonl, line 1: 'target' must be text"),
-        ("a.jsonl", '{"prompt": "One", "antecedent": "Two"}\n', "line 1: 'antecedent': 'Two' stands .* 0 times"),
+        ("a.jsonl", '{"prompt": "One", "antecedent": "Two"}\n', "line 1: 'antecedent': 'Two' occurs .* 0 times"),
         (
             "a.jsonl",
             '{"prompt": "One", "distractor": [[1, 9]]}\n',

@@ -12,7 +12,7 @@ from reagent import explain
 from reagent.case import Ids
 from reagent.errors import CapabilityError
 from reagent.explanation import STOP_REASONS, Explanation
-from reagent.methods import METHODS, replaces
+from reagent.methods import METHODS, make_method, uses_replacer
 from reagent.models.huggingface import HuggingFaceModel
 from reagent.schemas import read_schema
 from reagent.testing.planted import WORDS, all_of
@@ -49,7 +49,7 @@ PROMPT = "The river runs through the old town"
 def with_replacer(settings: dict[str, Any]) -> dict[str, Any]:
     """Scripted models propose no plausible words, so methods that need a replacer use `random`."""
     options = {key: value for key, value in settings.items() if key not in ("method", "preset")}
-    needed = replaces(settings.get("method", "reagent"), settings.get("preset"), options)
+    needed = uses_replacer(make_method(settings.get("method", "reagent"), settings.get("preset"), **options)[0])
     return settings | ({"replacer": "random"} if needed else {})
 
 

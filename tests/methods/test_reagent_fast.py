@@ -68,7 +68,12 @@ def test_intervals_of_units_of_several_words_cover_alternatives_that_were_not_tr
     exact = truth(costs, original).reshape(4, 3).sum(1)
     ends = [0, *np.cumsum([len(f" w{i}") for i in original]) - 1]
     spans = list(pairwise(ends[::3]))
-    options = {"target": " w0", "spans": spans, "replacer": "random", "replacer_options": {"candidates": candidates}}
+    options = {
+        "target": " w0",
+        "prompt_spans": spans,
+        "replacer": "random",
+        "replacer_options": {"candidates": candidates},
+    }
     result = [explain(additive(costs), " ".join(f"w{i}" for i in original), seed=s, **options) for s in range(40)]
     effects, errors = (np.array([getattr(why, name)[0] for why in result]) for name in ("effects", "stderr"))
     assert 0.9 <= (abs(effects - exact) < 1.96 * errors).mean() <= 0.99
@@ -94,7 +99,7 @@ def test_few_probes_replace_every_token_and_are_flagged(probes: int) -> None:
     assert max(why.stderr[0]) > 0.01
 
 
-@pytest.mark.parametrize("options", [{"stride": 3}, {"span": "w5"}])
+@pytest.mark.parametrize("options", [{"stride": 3}, {"target_span": "w5"}])
 def test_only_explained_targets_decide_when_to_stop(options: dict[str, Any]) -> None:
     diffuse = np.random.default_rng(0).gamma(0.5, 1, (26, len(WORDS)))
 
@@ -247,7 +252,7 @@ def test_settled_means_separated_or_negligibly_different() -> None:
         ({"probes": 0}, "probes of preset 'fast' must be a whole number from 1 to 1000000, got 0"),
         ({"ratio": 2}, "ratio of preset 'fast'"),
         ({"response": "p"}, "unknown response 'p'"),
-        ({"runs": 3}, "preset 'fast' of method 'reagent' has no option 'runs'"),
+        ({"runs": 3}, "explain has no argument 'runs'"),
     ],
 )
 def test_wrong_options_are_one_clear_error(options: dict[str, float], message: str) -> None:

@@ -162,7 +162,7 @@ def test_named_settings_of_the_paper() -> None:
         ({"keep": -1}, "keep of preset 'paper' must be"),
         ({"top_k": 0}, "top_k of preset 'paper' must be a whole number from 1 to 1000000, got 0"),
         ({"max_steps": 0}, "max_steps"),
-        ({"step": 3}, "preset 'paper' of method 'reagent' has no option 'step'. It has: ratio"),
+        ({"step": 3}, "explain has no argument 'step'"),
     ],
 )
 def test_wrong_options_are_one_clear_error(options: dict[str, float], message: str) -> None:

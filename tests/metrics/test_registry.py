@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from reagent.metrics.statistics import against_random
 from reagent.models.huggingface import HuggingFaceModel
 from reagent.replacers.base import Proposals
 from reagent.report import write_report
+from reagent.schemas import read_schema
 from reagent.testing import check_metric
 from reagent.views.evaluation import show
 
@@ -180,7 +180,7 @@ def test_explanations_are_measured_together_on_equal_draws(namespace: dict[str, 
 def test_its_results_survive_json_and_are_shown(namespace: dict[str, Any], tmp_path: Path) -> None:
     evaluation = namespace["evaluation"]
     data = json.loads(evaluation.save(tmp_path / "e.json").read_text())
-    schema = json.loads((files("reagent.metrics") / "evaluation.schema.json").read_text(encoding="utf-8"))
+    schema = read_schema("evaluation")
     jsonschema.validate(data, schema)
     assert Evaluation.from_dict(data) == evaluation
     console = Console(record=True, width=120)

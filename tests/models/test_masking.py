@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from methods.planted import both_needed
 
 import tiny
 from reagent.case import Ids
 from reagent.errors import CapabilityError
 from reagent.models.base import HasAttentionMask, require_attention_mask
 from reagent.models.huggingface import HuggingFaceModel
+from reagent.testing.planted import all_of
 
 LENGTH = 12
 KEEP = np.array([1, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1, 1], dtype=bool)
@@ -76,7 +76,7 @@ def test_batches_do_not_matter(model: HuggingFaceModel) -> None:
 
 def test_a_model_that_cannot_is_named() -> None:
     with pytest.raises(CapabilityError, match=r"greedy search by masking needs .* 'scripted' .* attention_mask and"):
-        require_attention_mask(both_needed({}), "greedy search by masking")
+        require_attention_mask(all_of({}), "greedy search by masking")
 
 
 def test_a_network_that_counts_by_the_mask_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

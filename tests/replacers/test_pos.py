@@ -180,7 +180,7 @@ def test_options_and_capabilities_are_checked() -> None:
             self.case, self.score = self.inner.case, self.inner.score
 
     model = WithoutTexts()
-    with pytest.raises(CapabilityError, match="replacer 'pos' needs a model that spells its tokens"):
+    with pytest.raises(CapabilityError, match="replacer 'pos' needs a model that has a vocabulary with known texts"):
         make_replacer("pos").propose(model, model.case("a b", "b"), np.random.default_rng(0))
 
 

@@ -159,8 +159,6 @@ def test_a_model_without_predictions_is_rejected_before_any_work() -> None:
             self.case, self.score = self.inner.case, self.inner.score
 
     model = OnlyScores()
-    with pytest.raises(
-        CapabilityError, match=r"replacer 'self' needs a model that names its most likely next tokens.*'scripted'"
-    ):
+    with pytest.raises(CapabilityError, match=r"replacer 'self' needs a model that predicts next tokens.*'scripted'"):
         make_replacer("self").propose(model, model.case("a b", "b"), np.random.default_rng(0))
     assert model.meter.forward_passes == 0

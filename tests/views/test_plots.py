@@ -1,6 +1,5 @@
 import logging
 import struct
-import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,8 +14,6 @@ from views.samples import by_sentence, chat, contested, contrast, every_kind, lo
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-pytest.importorskip("matplotlib")
 
 
 def size(path: Path) -> tuple[int, int]:
@@ -183,12 +180,6 @@ def test_pyplot_is_left_alone(tmp_path: Path) -> None:
 
     save_png(make(), tmp_path / "why.png")
     assert pyplot.get_fignums() == []
-
-
-def test_without_matplotlib_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(InputError, match=r"pip install 'reagent-lm\[plots\]'"):
-        save_png(make(), tmp_path / "why.png")
 
 
 def test_a_path_that_cannot_be_written_is_a_file_error(tmp_path: Path) -> None:

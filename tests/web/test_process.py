@@ -126,6 +126,6 @@ def test_wrong_options_are_one_line_errors(words: tuple[str, ...], message: str)
 def test_the_token_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REAGENT_TOKEN", "a token / of my own")
     with command.bind("127.0.0.1", 0) as listening:
-        access: Any = command.admission(listening, "127.0.0.1", False, [])
+        access: Any = command.make_access(listening, "127.0.0.1", False, [])
         assert access.token == "a token / of my own"
         assert command.address("127.0.0.1", access).endswith("/?token=a%20token%20%2F%20of%20my%20own")

@@ -264,7 +264,8 @@ def _check_options(method: str | Method, preset: str | None, options: Mapping[st
     for name in options:
         if name not in allowed:
             arguments = [argument for argument in signature(explain).parameters if argument != "options"]
-            close = get_close_matches(name, [*arguments, *allowed], n=1)
+            names = [*arguments[2:], *allowed]
+            close = [known for known in names if name in known] or get_close_matches(name, names, n=1)
             guess = f", did you mean {close[0]!r}?" if close else "."
             raise InputError(
                 f"explain has no argument {name!r}{guess} Arguments: {', '.join(arguments[2:])}; "

@@ -74,7 +74,8 @@ class Source:
         return self.filters and any(one.plain is not None or one.target is None for one in self.whole.examples)
 
     def size(self, limit: int | None) -> int | None:
-        sizes = [size for size in (self.data.size, limit) if size is not None]
+        own = self.whole.usual_size if self.data.size is None else self.data.size
+        sizes = [size for size in (own, limit) if size is not None]
         return min(sizes) if sizes else None
 
     def name(self, limit: int | None) -> str:
@@ -83,7 +84,7 @@ class Source:
 
     def possible_ids(self) -> list[str]:
         """The ids of the examples that any run of the suite may use."""
-        chosen = self.whole if self.is_filtered else sample(self.whole, self.data.size, self.seed)
+        chosen = self.whole if self.is_filtered else sample(self.whole, self.size(None), self.seed)
         return [example.id for example in chosen.examples]
 
     def examples(self, limit: int | None, record: ModelRecord | None) -> Sequence[Example]:

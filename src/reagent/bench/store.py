@@ -93,7 +93,7 @@ class Store:
         }
 
     def states(self) -> dict[Place, tuple[str, str]]:
-        """Of every cell of the suite its place, key and status; nothing is translate_decoding_errors."""
+        """Of every cell of the suite its place, key and status; nothing is decoded."""
         rows = self._all("SELECT model, dataset, example, label, seed, key, status FROM cells WHERE current")
         return {(m, d, e, label, seed): (key, status) for m, d, e, label, seed, key, status in rows}
 

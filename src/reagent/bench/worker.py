@@ -214,11 +214,14 @@ def _evaluate_all(
     if not found:
         return {}
     labels = [cell.config.label for cell in job.cells if cell.config.label in found]
+    config = _evaluation_config(model, job)
+    if config is None:
+        return {}
 
     def evaluate(some: Sequence[str]) -> dict[str, Evaluation]:
         if hasattr(model, "clear_cache"):
             model.clear_cache()
-        evaluations = evaluate_together(model, [found[label] for label in some], _evaluation_config(model, job))
+        evaluations = evaluate_together(model, [found[label] for label in some], config)
         return dict(zip(some, evaluations, strict=True))
 
     try:
@@ -236,14 +239,15 @@ def _evaluate_all(
     return evaluated
 
 
-def _evaluation_config(model: Loaded, job: Job) -> EvaluationConfig:
-    """The metrics of the suite that this model and this example allow."""
+def _evaluation_config(model: Loaded, job: Job) -> EvaluationConfig | None:
+    """The metrics of the suite that this model and this example allow; None if there is none."""
     marks = Annotation(job.example.antecedent, job.example.distractor)
     config = EvaluationConfig(
         metrics=job.metrics, annotation=marks, stride=job.stride, seed=job.own_seed, **dict(job.settings)
     )
     problems = config.find_problems(model)
-    return replace(config, metrics=[name for name in job.metrics if name not in problems] or None)
+    names = [name for name in job.metrics if name not in problems]
+    return replace(config, metrics=names) if names else None
 
 
 def _describe_model(info: Mapping[str, Any]) -> str:

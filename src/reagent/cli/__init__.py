@@ -16,7 +16,8 @@ progress.py   progress bars on standard error
 import logging
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 FLAGS = {  # of Python arguments that are spelled otherwise on the command line
     "max_new_tokens": "--max-new-tokens",
@@ -35,28 +36,36 @@ def main(arguments: Sequence[str] | None = None) -> None:
     end = words.index("--") if "--" in words else len(words)
     debug = "--debug" in words[:end]
     words = [word for i, word in enumerate(words) if i >= end or word != "--debug"]
-    _log_to_stderr(logging.DEBUG if debug else logging.INFO)
-    if debug:
-        sys.exit(_run(words))
+    with _logging_to_stderr(logging.DEBUG if debug else logging.INFO):
+        sys.exit(_run(words) if debug else _run_safely(words))
+
+
+def _run_safely(words: list[str]) -> int:
+    """Run a command; an error becomes one line on standard error and an exit code."""
     try:
-        code = _run(words)
+        return _run(words)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        code = 130
+        return 130
     except BrokenPipeError:  # the reader went away, as in `reagent … | head`
         sys.stderr.close()
-        code = 1
+        return 1
     except Exception as error:
-        code = _explain_failure(error)
-    sys.exit(code)
+        return _explain_failure(error)
 
 
-def _log_to_stderr(level: int) -> None:
-    """Show what the library logs, one line each, on standard error."""
-    logger = logging.getLogger("reagent")
+@contextmanager
+def _logging_to_stderr(level: int) -> Iterator[None]:
+    """Print what the library logs, one line each, on standard error."""
+    logger, handler = logging.getLogger("reagent"), _StderrHandler()
+    before = logger.level
     logger.setLevel(level)
-    if not any(isinstance(handler, _StderrHandler) for handler in logger.handlers):
-        logger.addHandler(_StderrHandler())
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
 
 class _StderrHandler(logging.Handler):

@@ -53,10 +53,10 @@ def run(
     device: o.Device = "auto",
     dtype: o.Dtype = "auto",
     batch_size: BatchSize = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what it would take.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only estimate the cost.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
-    """Run a suite: explain every example by every method, and measure. Killed, it goes on where it stopped.
+    """Run a suite: explain every example by every method, and measure. A run that was interrupted continues.
 
     Example: reagent bench run quick --out quick.sqlite
     """

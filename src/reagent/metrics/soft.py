@@ -58,7 +58,7 @@ class SoftMetric:
     def check(self, model: Model, config: "EvaluationConfig") -> None:
         del config
         if find_embeddings(model) is None:
-            raise capability_error(model, HasEmbeddings, self.id)
+            raise capability_error(model, HasEmbeddings, f"metric {self.id!r}")
 
     def measure(self, context: EvaluationContext) -> list[list[Result]]:
         names = context.requested(SOFT_METRICS)

@@ -200,10 +200,12 @@ def require(model: Model, capability: type, wanted_by: str) -> None:
         raise capability_error(model, capability, wanted_by)
 
 
-def capability_error(model: Model, capability: type, wanted_by: str, instead: str = "method") -> CapabilityError:
+def capability_error(model: Model, capability: type, wanted_by: str) -> CapabilityError:
     """The error for a `model` that lacks the capability that `wanted_by` needs."""
     what = (capability.__doc__ or capability.__name__).split(" (")[0].rstrip(".")
     what = what[0].lower() + what[1:]
+    kind = wanted_by.split()[0]
+    instead = kind if kind in ("replacer", "metric") else "method"
     return CapabilityError(
         f"{wanted_by} needs a model that {what}, which {model.info['id']!r} "
         f"({model.info['backend']}) does not: choose another model or another {instead}"

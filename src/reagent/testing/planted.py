@@ -80,4 +80,4 @@ def _present(causes: Causes, context: Ids) -> Mask:
         context[:, position] == word if position < context.shape[1] else np.zeros(len(context), dtype=np.bool_)
         for position, word in causes.items()
     ]
-    return np.stack(columns, axis=-1)
+    return np.stack(columns, axis=-1) if columns else np.zeros((len(context), 0), dtype=np.bool_)
