@@ -1,4 +1,4 @@
-"""How fast is the filter for LongRA examples that the model knows? One by one, and in batches of equal length.
+"""How fast is the filter for LongRA examples that the model predicts? One by one, and in batches of equal length.
 
 The examples have the most frequent length, so that batches are as full as in a run over the whole data set. Times are
 CPU times of one core, which other work on the machine changes little.
@@ -22,11 +22,13 @@ from reagent.models.base import Model
 def one_by_one(dataset: Dataset, model: Model) -> set[str]:
     """The same filter as a loop: the prompt first, and the prompt without its distractor only if that succeeds."""
 
-    def knows(prompt: str, target: str) -> bool:
+    def predicts(prompt: str, target: str) -> bool:
         case = model.case(prompt, target)
         return bool(model.score(case.ids[None], case.positions[:1], case.targets[:1]).rank[0, 0] == 0)
 
-    return {e.id for e in dataset.examples if knows(e.prompt, e.target or "") and knows(e.plain or "", e.target or "")}
+    return {
+        e.id for e in dataset.examples if predicts(e.prompt, e.target or "") and predicts(e.plain or "", e.target or "")
+    }
 
 
 def of_equal_length(dataset: Dataset, model: Model, count: int) -> Dataset:

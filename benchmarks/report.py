@@ -151,8 +151,8 @@ def antecedents(results: dict[str, Any]) -> str:
     return f"""## Is the cause found?
 
 In these prompts the first sentence names a country, a distractor follows in parentheses, and the answer is the capital
-(`benchmarks/antecedents.py`). The model predicts the capital with and without the distractor in {results["cases_kept"]} cases, of which {results["cases_explained"]}
-are explained. The table shows in how many of them the country is among the three most important tokens:
+(`benchmarks/antecedents.py`). The model predicts the capital with and without the distractor in {results["cases_kept"]} cases;
+{results["cases_explained"]} of them are explained. The table shows in how many of these the country is among the three most important tokens:
 
 | preset | mean forward passes | share of cases |
 |---|---|---|

@@ -1,4 +1,4 @@
-"""Ten lines: load a model, ask why, look, keep."""
+"""Ten lines: load a model, explain its answer, show and save the explanation."""
 
 import reagent
 
@@ -9,7 +9,7 @@ prompt = (
 )
 why = reagent.explain(model, prompt, max_new_tokens=1)
 why.show()
-for place in why.top(3):
-    print(f"{place.token.text!r} made {why.completion!r} {place.effect:.1f} ± {place.stderr:.1f} nats more likely")
+for unit in why.top(3):
+    print(f"{unit.token.text!r} made {why.completion!r} {unit.effect:.1f} ± {unit.stderr:.1f} nats more likely")
 why.save("why.json")
 why.to_html("why.html")

@@ -30,9 +30,9 @@ why = reagent.explain(
     model,
     prompt + QUESTION,
     target=" goats",
-    prompt_spans=spans,  # only the passages are replaced: the question stays as it is
+    prompt_spans=spans,  # only the passages are replaced, not the question
     units=["span", "sentence", "word"],
-    probes=96,  # shared out among the three levels
+    probes=96,  # shared by the three levels
 )
 why.show()
 for level in why.levels:

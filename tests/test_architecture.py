@@ -87,8 +87,10 @@ def test_views_know_only_the_explanation(path: Path) -> None:
 
 def test_the_public_names_are_exactly_these() -> None:
     intended = {
+        "Comparison",
         "Evaluation",
         "Explanation",
+        "InputError",
         "ReagentError",
         "Token",
         "__version__",

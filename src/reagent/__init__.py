@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from reagent.api.compare import compare
     from reagent.api.evaluate import evaluate
     from reagent.api.explain import explain
-    from reagent.errors import ReagentError
+    from reagent.comparison import Comparison
+    from reagent.errors import InputError, ReagentError
     from reagent.evaluation import Evaluation
     from reagent.explanation import Explanation, Token, load
     from reagent.models import load_model
@@ -56,15 +57,19 @@ _MODULES = {
     "compare": "reagent.api.compare",
     "load_model": "reagent.models",
     "load": "reagent.explanation",
+    "Comparison": "reagent.comparison",
     "Evaluation": "reagent.evaluation",
     "Explanation": "reagent.explanation",
     "Token": "reagent.explanation",
+    "InputError": "reagent.errors",
     "ReagentError": "reagent.errors",
 }
 
 __all__ = [
+    "Comparison",
     "Evaluation",
     "Explanation",
+    "InputError",
     "ReagentError",
     "Token",
     "__version__",

@@ -141,7 +141,7 @@ def test_suites_are_listed_and_printed(call) -> None:
         (("explain", "none.txt", "--out", "x.sqlite"), "none.txt"),
         (("explain", "none.txt", "--out", "x.sqlite", "--metrics", "soft"), "unknown metric 'soft'"),
         (("report", "none.sqlite", "--out", "d"), "there is no file"),
-        (("merge", "x.sqlite", "--out", "x.sqlite"), "one of the files to join"),
+        (("merge", "x.sqlite", "--out", "x.sqlite"), "one of the files to merge"),
     ],
 )
 def test_what_is_wrong_is_one_line(

@@ -159,7 +159,7 @@ for i in range(1000):
     store.put([replace(cell, example=f"{{i}}")])
 """
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "make room and run again" in answer.stderr.splitlines()[-1]
+    assert "free some space and run again" in answer.stderr.splitlines()[-1]
     with Store.open(path, write=True) as store:
         kept = len(store.states())
     assert len(table(path)) == kept > 1

@@ -97,7 +97,7 @@ def test_own_sentences_get_their_plain_form(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("relation,first,second\nunheard-of,a,b\n", r"pairs.csv, line 2: no templates for the relation 'unheard-of'"),
-        ("relation,first,second\ncapital-world,a,\n", r"pairs.csv, line 2 is empty in part"),
+        ("relation,first,second\ncapital-world,a,\n", r"pairs.csv, line 2 has an empty field"),
         ("relation,first\ncapital-world,a\n", r"pairs.csv, line 2 has no field 'second'; it has: relation, first"),
         ("relation,first,second\n", "holds no example: it is empty"),
         ("prompt\nOne day\n", r"pairs.csv, line 2 has no target"),

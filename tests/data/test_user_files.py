@@ -126,7 +126,7 @@ def test_rows_that_cannot_be_used_are_left_out_with_a_word(write: Write, caplog:
         ("a.txt", "good\ncaf\xe9\n".encode("latin-1"), "a.txt', line 2, is not UTF-8 .*save the file as UTF-8"),
         ("a.txt", "One day".encode("utf-16"), "a.txt', line 1, is not UTF-8"),
         ("a.jsonl", b'{"prompt": "\xff"}', "a.jsonl', line 1, is not UTF-8"),
-        ("a.parquet", b"PAR1 is not enough", "a.parquet' is no Parquet file"),
+        ("a.parquet", b"PAR1 is not enough", "a.parquet' is not a readable Parquet file"),
     ],
 )
 def test_what_is_wrong_is_said_with_file_and_line(write: Write, name: str, content: str, message: str) -> None:

@@ -101,7 +101,7 @@ def test_other_packages_add_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     ("target", "message"),
     [
         ("no_such_module:Echo", "the models plugin 'echo' of echo-model cannot be loaded: No module"),
-        ("builtins:str", "the model plugin for 'echo' returned a str, which is no model"),
+        ("builtins:str", "the model plugin for 'echo' returned a str, which is not a model"),
         ("builtins:int", "the model plugin cannot load 'echo': invalid literal"),
     ],
 )

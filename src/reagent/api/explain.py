@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from inspect import signature
 from typing import Any, overload
@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 
 from reagent.api.prepare import describe_target, find_target_span, group_tokens, read_case, stream_to
-from reagent.case import Floats
+from reagent.case import Case, Floats
 from reagent.errors import InputError
 from reagent.explanation import Cost, Explanation, Level, Rows, WhatIf
 from reagent.methods import Attribution, Method, Progress, ProgressCallback
@@ -176,46 +176,58 @@ def run(
         raise InputError("there is nothing to replace: the replacer has no proposal for any token of the prompt")
     if span is not None:
         case = case.with_phrase(*span)
+    builder = _Builder(model, request, replacer, case, span, tuple(groups), meter)
 
-    def explanation(stages: Sequence[LevelResult], counterfactuals: Sequence[WhatIf] = ()) -> Explanation:
-        *coarser, last = (stage._replace(attribution=stage.attribution.explained_only(stage.case)) for stage in stages)
-        names = list(groups)
+    def notify(progress: Progress, levels: list[LevelResult]) -> None:
+        if report is not None:
+            report(replace(progress, partial=builder.build(levels)) if levels else progress)
+
+    with notebook_bar() if on_progress is None else nullcontext(on_progress) as report:
+        levels = attribute_hierarchically(
+            request.method, model, case, proposals, list(groups.values()), attributing, notify
+        )
+    if not request.what_if:
+        return builder.build(levels)
+    last, all_targets = levels[-1], span is None and request.contrast is None
+    targets = range(len(case.output)) if all_targets else [builder.build(levels).focus]
+    return builder.build(levels, find_counterfactuals(model, last.case, last.proposals, last.attribution, targets))
+
+
+@dataclass(frozen=True)
+class _Builder:
+    """Makes an Explanation, complete or partial, from the results of the levels."""
+
+    model: Model
+    request: ExplainRequest
+    replacer: Replacer | None
+    case: Case
+    span: Span | None  # the phrase of the output that is explained, if one was asked for
+    units: tuple[str, ...]  # from coarse to fine
+    meter: "CostMeter"
+
+    def build(self, levels: Sequence[LevelResult], counterfactuals: Sequence[WhatIf] = ()) -> Explanation:
+        *coarser, last = (level._replace(attribution=level.attribution.explained_only(level.case)) for level in levels)
         return Explanation(
-            prompt=case.prompt,
-            completion=case.completion,
+            prompt=self.case.prompt,
+            completion=self.case.completion,
             input=last.case.input,
             output=last.case.output,
             **_rows(last.attribution),
             effect_unit=last.attribution.effect_unit,
-            model=model.info,
-            method=request.method_info,
-            replacer=None if replacer is None else replacer.info,
-            seed=request.seed,
-            target=describe_target(case, span),
-            unit=names[len(coarser)],
+            model=self.model.info,
+            method=self.request.method_info,
+            replacer=None if self.replacer is None else self.replacer.info,
+            seed=self.request.seed,
+            target=describe_target(self.case, self.span),
+            unit=self.units[len(coarser)],
             levels=tuple(
-                Level(name, stage.case.input, **_rows(stage.attribution))
-                for name, stage in zip(names, coarser, strict=False)
+                Level(unit, level.case.input, **_rows(level.attribution))
+                for unit, level in zip(self.units, coarser, strict=False)
             ),
-            messages=case.messages,
+            messages=self.case.messages,
             what_if=tuple(counterfactuals),
-            cost=meter.cost(last.attribution),
+            cost=self.meter.cost(last.attribution),
         )
-
-    def notify(now: Progress, stages: list[LevelResult]) -> None:
-        if report is not None:
-            report(replace(now, partial=explanation(stages)) if stages else now)
-
-    with notebook_bar() if on_progress is None else nullcontext(on_progress) as report:
-        stages = attribute_hierarchically(
-            request.method, model, case, proposals, list(groups.values()), attributing, notify
-        )
-    if not request.what_if:
-        return explanation(stages)
-    everything = span is None and request.contrast is None
-    rows = range(len(case.output)) if everything else [explanation(stages).focus]
-    last = stages[-1]
-    return explanation(stages, find_counterfactuals(model, last.case, last.proposals, last.attribution, rows))
 
 
 class CostMeter:

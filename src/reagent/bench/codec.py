@@ -45,10 +45,10 @@ def pack_explanation(why: Explanation) -> tuple[bytes, bytes]:
     for rows in (data, *data["levels"]):
         for name in _ROWS:
             rows[name] = rows[name] and [_rounded(row, _digits(name)) for row in rows[name]]
-    asked = explained_rows(why)
-    if len(asked) < len(why.output):
-        data |= {name: data[name] and [data[name][t] for t in asked] for name in _ROWS}
-        data["asked"] = asked
+    explained = explained_rows(why)
+    if len(explained) < len(why.output):
+        data |= {name: data[name] and [data[name][t] for t in explained] for name in _ROWS}
+        data["asked"] = explained
     return pack(shared), pack(data)
 
 
@@ -57,9 +57,9 @@ def unpack_explanation(shared: bytes, own: bytes) -> Explanation:
     data["input"] = [_token(entry, "protected") for entry in data["input"]]
     data["output"] = [_token(entry, "logprob") for entry in data["output"]]
     if "asked" in data:
-        asked = data.pop("asked")
+        explained = data.pop("asked")
         for name in _ROWS:
-            data[name] = data[name] and _all_rows(dict(zip(asked, data[name], strict=True)), data, name)
+            data[name] = data[name] and _all_rows(dict(zip(explained, data[name], strict=True)), data, name)
     return Explanation.from_dict(data)
 
 
@@ -68,23 +68,23 @@ def explained_rows(why: Explanation) -> list[int]:
     return [t for t, reason in enumerate(why.cost.stopped) if reason != "unasked"]
 
 
-def _all_rows(known: Mapping[int, list[float]], data: Mapping[str, Any], name: str) -> list[list[float]]:
+def _all_rows(explained: Mapping[int, list[float]], data: Mapping[str, Any], name: str) -> list[list[float]]:
     """All rows; those that were not explained are uniform."""
     protected = [token["protected"] for token in data["input"]]
     rows = []
     for t in range(len(data["output"])):
         free = [0.0 if p else 1.0 for p in protected] + [1.0] * t
         uniform = [value / (sum(free) or 1.0) for value in free]
-        rows.append(known.get(t, uniform if name == "scores" else [0.0] * len(free)))
+        rows.append(explained.get(t, uniform if name == "scores" else [0.0] * len(free)))
     return rows
 
 
-def pack_evaluation(found: Evaluation) -> bytes:
+def pack_evaluation(evaluation: Evaluation) -> bytes:
     """Everything that the explanation does not contain; results as lists without names."""
-    data = found.to_dict()
+    data = evaluation.to_dict()
     own = {name: data[name] for name in ("version", "created", "level", "targets", "skipped", "settings", "cost")}
     own["model"] = None if data["model"] == data["explanation"]["model"] else data["model"]
-    own["warnings"] = [line for line in found.warnings if "was not explained" not in line]
+    own["warnings"] = [line for line in evaluation.warnings if "was not explained" not in line]
     own["results"] = [
         [
             *_pack_numbers(
@@ -122,7 +122,7 @@ def _result(
 ) -> Result:  # fmt: skip
     return Result(
         metric, measure, better, value, stderr, random, random_stderr, draws, random_draws, tuple(flags),
-        tuple(TargetResult(i, *found, tuple(flagged)) for i, *found, flagged in targets),  # type: ignore[call-arg]
+        tuple(TargetResult(i, *numbers, tuple(flagged)) for i, *numbers, flagged in targets),  # type: ignore[call-arg]
         tuple(Point(*point) for point in curve),
     )  # fmt: skip
 

@@ -63,8 +63,8 @@ def _check_or_create(path: Path, database: sqlite3.Connection, write: bool) -> N
     """Initialize a new file, accept one of ours, refuse every other."""
 
     def number(name: str) -> int:
-        with closing(database.execute(f"PRAGMA {name}")) as found:
-            return int(found.fetchone()[0])
+        with closing(database.execute(f"PRAGMA {name}")) as cursor:
+            return int(cursor.fetchone()[0])
 
     used = database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     if used and number("application_id") != _APPLICATION:
@@ -88,13 +88,13 @@ def _check_or_create(path: Path, database: sqlite3.Connection, write: bool) -> N
 
 
 def translate_errors(path: Path, act: Callable[[], T]) -> T:
-    """Run `act`; SQLite errors become one line that says what to do."""
+    """Run `act`; SQLite errors become one line with the remedy."""
     try:
         return act()
     except sqlite3.OperationalError as error:
         if "full" in str(error) or "I/O" in str(error):
             raise FileError(
-                f"cannot write {str(path)!r}: {error}. What was finished is kept: make room and run again to go on"
+                f"cannot write {str(path)!r}: {error}. Finished jobs are kept: free some space and run again"
             ) from error
         raise FileError(f"cannot use {str(path)!r}: {error}; give a file on a disk that can be written") from error
     except sqlite3.DatabaseError as error:

@@ -12,7 +12,7 @@ from reagent.bench.worker import JobResult, ModelLoadError, Worker, describe_err
 from reagent.errors import InputError, ReagentError, UnknownNameError
 
 ENGINES = ("local", "ray")
-MAX_ATTEMPTS = 3  # after so many lost workers a job counts as failed
+MAX_ATTEMPTS = 3  # lost workers after which a job counts as failed
 Filter = tuple[str, Source, int | None]  # name in the store, dataset, number of examples
 
 
@@ -63,7 +63,7 @@ class RayEngine:
 
     workers: int | None = None  # by default as many as there are GPUs, or cores
     address: str | None = None
-    gpus: float | None = None  # for each worker; by default 1 where the cluster has any
+    gpus: float | None = None  # for each worker; by default 1 if the cluster has any
     settings: dict[str, Any] = field(default_factory=dict)  # of ray.init
     _ray: Any = field(default=None, repr=False)
     _actors: list[Any] = field(default_factory=list, repr=False)

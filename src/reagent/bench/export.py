@@ -24,7 +24,7 @@ def merge(paths: Sequence[str | Path], out: str | Path, texts: bool = True) -> i
     Without `texts`, only numbers are kept: no prompt, output or token. For texts that may not be redistributed.
     """
     if Path(out).resolve() in [Path(path).resolve() for path in paths]:
-        raise InputError(f"{str(out)!r} is one of the files to join: give another file")
+        raise InputError(f"{str(out)!r} is one of the files to merge: give another file")
     with Store.open(out, write=True) as joined:
         for path in paths:
             with Store.open(path) as part:
@@ -37,16 +37,16 @@ def _add(part: Store, joined: Store, texts: bool) -> None:
     for name in ("suite", "text"):
         if ours.get(name, theirs.get(name)) != theirs.get(name):
             raise FileError(
-                f"{str(part.path)!r} is of another suite than the others: join shards of one suite, unchanged"
+                f"{str(part.path)!r} belongs to another suite than the others: merge shards of one suite, unchanged"
             )
-    known = joined.models()
-    for model, found in part.models().items():
-        if model in known and known[model].info != found.info:
+    records = joined.models()
+    for model, record in part.models().items():
+        if model in records and records[model].info != record.info:
             raise FileError(
-                f"{model!r} is not the same model in {str(part.path)!r} as in the others ({dict(found.info)}, not "
-                f"{dict(known[model].info)}): join shards of the same models"
+                f"{model!r} is not the same model in {str(part.path)!r} as in the others ({dict(record.info)}, not "
+                f"{dict(records[model].info)}): merge shards of the same models"
             )
-        joined.put_model(model, found if texts else _without_targets(found))
+        joined.put_model(model, record if texts else _without_targets(record))
     cost = theirs.pop("cost", {})
     theirs.pop("models", None)
     if not ours.get("suite"):
@@ -56,12 +56,12 @@ def _add(part: Store, joined: Store, texts: bool) -> None:
 
 
 def _without_texts(cell: Cell) -> Cell:
-    why, found = cell.explanation, cell.evaluation
+    why, evaluation = cell.explanation, cell.evaluation
     return replace(
         cell,
         error=cell.error and "failed",  # error messages may quote the text
         explanation=why and _numbers_of(why),
-        evaluation=found and replace(found, warnings=()),
+        evaluation=evaluation and replace(evaluation, warnings=()),
     )
 
 
@@ -83,6 +83,6 @@ def _without_text(tokens: Sequence[Token]) -> tuple[Token, ...]:
     return tuple(replace(token, ids=(), text="", start=0, end=0) for token in tokens)
 
 
-def _without_targets(known: ModelRecord) -> ModelRecord:
+def _without_targets(record: ModelRecord) -> ModelRecord:
     """The targets of examples are texts too."""
-    return replace(known, examples={name: tuple((i, None) for i, _ in kept) for name, kept in known.examples.items()})
+    return replace(record, examples={name: tuple((i, None) for i, _ in kept) for name, kept in record.examples.items()})

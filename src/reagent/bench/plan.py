@@ -1,7 +1,7 @@
 """From a suite to jobs: one for each model, dataset, example and seed, with one cell for each method.
 
-A cell has two keys. `explained` covers everything that its explanation depends on, `key` also what its metrics
-depend on. If only `key` has changed, the stored explanation is evaluated again.
+A cell has two keys. `explained` covers everything that its explanation depends on, `key` also everything that
+its metrics depend on. If only `key` has changed, the stored explanation is evaluated again.
 """
 
 import hashlib
@@ -126,7 +126,7 @@ def _repeat_examples(bundled: Dataset, size: int | None) -> Dataset:
 
 
 def suite_filter(suite: Suite, sources: Sequence[Source]) -> Callable[[Place], bool]:
-    """A function that says whether a place belongs to the current suite."""
+    """A function that tests whether a place belongs to the current suite."""
     models = {model.id for model in suite.models}
     examples = {source.whole.id: set(source.possible_ids()) for source in sources}
     labels = {source.whole.id: {config.label for config in suite.methods_for(source.data.id)} for source in sources}

@@ -175,10 +175,10 @@ class _ModelRun:
     def _note_dropped_examples(self) -> None:
         for source in self.sources:
             wanted_size = min(source.size(self.selection.limit) or len(source.whole), len(source.whole))
-            found = len(source.examples(self.selection.limit, self._record))
-            if found < wanted_size:
-                all_of_it = f"{len(source.whole)} examples of {source.whole.id}"
-                self.progress.notes.append(f"{self.model.id} has an answer to {found} of {all_of_it}: no more are used")
+            answered = len(source.examples(self.selection.limit, self._record))
+            if answered < wanted_size:
+                all_examples = f"{len(source.whole)} examples of {source.whole.id}"
+                self.progress.notes.append(f"{self.model.id} answers {answered} of {all_examples}: only these are used")
 
     def missing(self) -> list[Job]:
         """The jobs, each with its missing cells."""

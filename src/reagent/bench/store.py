@@ -35,7 +35,7 @@ class Store:
 
     @classmethod
     def open(cls, path: str | Path, write: bool = False) -> "Store":
-        """For reading, or, with `write`, as the one writer; then the file is made where there is none."""
+        """Open for reading, or with `write` as the only writer, which creates a missing file."""
         place = Path(path)
         if not write and not place.is_file():
             raise FileError(f"there is no file {str(path)!r}: give one that `reagent bench run` wrote")
@@ -50,7 +50,7 @@ class Store:
     def close(self) -> None:
         try:
             if self._lock is not None:
-                with suppress(sqlite3.OperationalError):  # with readers it stays as it is, which is as good
+                with suppress(sqlite3.OperationalError):  # the mode cannot change while there are readers
                     self._database.execute("PRAGMA journal_mode = DELETE")  # one plain file, to copy or to keep
             self._database.close()
         finally:
@@ -93,7 +93,7 @@ class Store:
         }
 
     def states(self) -> dict[Place, tuple[str, str]]:
-        """Of every cell of the suite its place, key and status; nothing is decoded."""
+        """The place, key and status of every cell of the suite; nothing is decoded."""
         rows = self._all("SELECT model, dataset, example, label, seed, key, status FROM cells WHERE current")
         return {(m, d, e, label, seed): (key, status) for m, d, e, label, seed, key, status in rows}
 
@@ -172,8 +172,8 @@ class Store:
     def _text(self, shared: bytes) -> int:
         name = hashlib.sha256(shared).digest()[:16]
         self._database.execute("INSERT OR IGNORE INTO texts (hash, data) VALUES (?, ?)", (name, shared))
-        with closing(self._database.execute("SELECT id FROM texts WHERE hash = ?", (name,))) as found:
-            return int(found.fetchone()[0])
+        with closing(self._database.execute("SELECT id FROM texts WHERE hash = ?", (name,))) as cursor:
+            return int(cursor.fetchone()[0])
 
     def _transaction(self, act: Callable[[], None]) -> None:
         if self._lock is None:
@@ -198,11 +198,11 @@ class Store:
 def _cell(row: Sequence[Any], texts: Mapping[int, bytes]) -> Cell:
     (
         model, dataset, example, label, seed, key, explained, suite, level, part, method, options, status, error,
-        seconds, text, own, evaluation,
+        seconds, text, own, packed,
     ) = row  # fmt: skip
     why = None if own is None else codec.unpack_explanation(texts[text], own)
-    found = None if evaluation is None or why is None else codec.unpack_evaluation(evaluation, why)
+    evaluation = None if packed is None or why is None else codec.unpack_evaluation(packed, why)
     return Cell(
         key, suite, model, dataset, level, example, part, method, label, codec.unpack(options), seed, status, error,
-        why, found, seconds, explained,
+        why, evaluation, seconds, explained,
     )  # fmt: skip

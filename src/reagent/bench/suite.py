@@ -48,7 +48,7 @@ class DatasetConfig:
 
 @dataclass(frozen=True)
 class MethodConfig:
-    """A method with its options. `every` makes one config for every so many steps up to the maximum."""
+    """A method with its options. `every` = n makes one config for every n steps up to the maximum."""
 
     method: str
     label: str = ""
@@ -59,7 +59,7 @@ class MethodConfig:
     datasets: Sequence[str] = ()  # the datasets to run on; by default all
     sizes: Mapping[str, int] = field(
         default_factory=dict
-    )  # by dataset: on so many examples only, the first in random order
+    )  # by dataset: the number of examples, the first in random order
     every: int | None = None
 
     @cached_property
@@ -106,9 +106,9 @@ def suites() -> dict[str, str]:
     """The suites in the package, by name, as TOML."""
     folder = resources.files("reagent.bench") / "suites"
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
-    found = {file.name.removesuffix(".toml"): file.read_text(encoding="utf-8") for file in files}
+    texts = {file.name.removesuffix(".toml"): file.read_text(encoding="utf-8") for file in files}
     order = ("quick", "standard", "paper")
-    return dict(sorted(found.items(), key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order)))
+    return dict(sorted(texts.items(), key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order)))
 
 
 def load_suite(name_or_file: str) -> Suite:
@@ -230,7 +230,7 @@ def _with_label(config: MethodConfig) -> MethodConfig:
 
 
 def _expand(config: MethodConfig) -> list[MethodConfig]:
-    """One config for every so many steps, each with the draws of the longest."""
+    """One config for every `every` steps, each with the draws of the longest."""
     if config.every is None:
         return [config]
     check_integer(f"{config.label!r}", "every", config.every, 1)

@@ -55,17 +55,17 @@ class Worker:
         )
 
     def do(self, job: Job) -> JobResult:
-        """Explain what is not stored yet, then evaluate all explanations together."""
+        """Compute the explanations that are not stored yet, then evaluate all of them together."""
         model = self._load()
         if dict(model.info) != dict(job.info):
             raise FileError(
-                f"{self.model.id!r} is not the model that this file was begun with ({_describe_model(job.info)}, now "
+                f"{self.model.id!r} is not the model that this file was started with ({_describe_model(job.info)}, now "
                 f"{_describe_model(model.info)}): give another file, or the same revision and dtype"
             )
         begin, before = time.perf_counter(), replace(model.meter)
-        found, failed, seconds = _explain_all(model, job)
+        explanations, failed, seconds = _explain_all(model, job)
         middle = time.perf_counter()
-        evaluated = _evaluate_all(model, job, found, failed) if job.metrics else {}
+        evaluated = _evaluate_all(model, job, explanations, failed) if job.metrics else {}
         cost = {
             "explaining_seconds": middle - begin,
             "evaluating_seconds": time.perf_counter() - middle,
@@ -73,7 +73,9 @@ class Worker:
             "tokens": model.meter.tokens - before.tokens,
         }
         cells = (
-            make_cell(job, cell, found.get(label), evaluated.get(label), failed.get(label), seconds.get(label, 0.0))
+            make_cell(
+                job, cell, explanations.get(label), evaluated.get(label), failed.get(label), seconds.get(label, 0.0)
+            )
             for cell in job.cells
             if (label := cell.config.label)
         )
@@ -95,7 +97,7 @@ def make_cell(
     job: Job,
     cell: PlannedCell,
     why: Explanation | None,
-    found: Evaluation | None,
+    evaluation: Evaluation | None,
     error: str | None,
     seconds: float = 0.0,
 ) -> Cell:
@@ -115,7 +117,7 @@ def make_cell(
         status="done" if error is None else "failed",
         error=error,
         explanation=why,
-        evaluation=found,
+        evaluation=evaluation,
         seconds=seconds,
         explained=cell.explained,
     )
@@ -130,13 +132,13 @@ def describe_error(error: BaseException) -> str:
 
 def _explain_all(model: Loaded, job: Job) -> tuple[dict[str, Explanation], dict[str, str], dict[str, float]]:
     """By label: explanations, errors, and seconds."""
-    found, failed = dict(job.given), dict[str, str]()
-    seconds = {label: why.cost.seconds for label, why in found.items()}
-    missing = [cell.config for cell in job.cells if cell.config.label not in found]
+    explanations, failed = dict(job.given), dict[str, str]()
+    seconds = {label: why.cost.seconds for label, why in explanations.items()}
+    missing = [cell.config for cell in job.cells if cell.config.label not in explanations]
     if missing:
         job = _with_generated_target(model, job)
     for config in sorted(missing, key=lambda config: -int(config.options.get("max_steps", 0))):
-        if config.label in found:  # a prefix of a longer run of the same method
+        if config.label in explanations:  # a prefix of a longer run of the same method
             continue
         shorter = {e.options["max_steps"]: e for e in missing if e is not config and _is_prefix(e, config)}
         try:
@@ -146,9 +148,9 @@ def _explain_all(model: Loaded, job: Job) -> tuple[dict[str, Explanation], dict[
             continue
         for one, why in ((config, whole), *earlier):
             # Evaluate the explanation as it is stored, so that a later evaluation gives the same numbers.
-            found[one.label] = codec.unpack_explanation(*codec.pack_explanation(why))
+            explanations[one.label] = codec.unpack_explanation(*codec.pack_explanation(why))
             seconds[one.label] = why.cost.seconds
-    return found, failed, seconds
+    return explanations, failed, seconds
 
 
 def _with_generated_target(model: Loaded, job: Job) -> Job:
@@ -160,12 +162,12 @@ def _with_generated_target(model: Loaded, job: Job) -> Job:
     if example.target is not None:
         return job
     try:
-        said = model.case(example.prompt, None, job.max_new_tokens)
-        again = model.case(example.prompt, said.completion)
+        generated = model.case(example.prompt, None, job.max_new_tokens)
+        again = model.case(example.prompt, generated.completion)
     except Exception:
         return job
-    same = [unit.ids for unit in said.output] == [unit.ids for unit in again.output]
-    return replace(job, example=replace(example, target=said.completion)) if same else job
+    same = [unit.ids for unit in generated.output] == [unit.ids for unit in again.output]
+    return replace(job, example=replace(example, target=generated.completion)) if same else job
 
 
 def _explain(
@@ -208,12 +210,12 @@ def _is_prefix(short: MethodConfig, long: MethodConfig) -> bool:
 
 
 def _evaluate_all(
-    model: Loaded, job: Job, found: Mapping[str, Explanation], failed: dict[str, str]
+    model: Loaded, job: Job, explanations: Mapping[str, Explanation], failed: dict[str, str]
 ) -> dict[str, Evaluation]:
     """Evaluate all explanations together; if that fails, one by one, so that one error does not affect the others."""
-    if not found:
+    if not explanations:
         return {}
-    labels = [cell.config.label for cell in job.cells if cell.config.label in found]
+    labels = [cell.config.label for cell in job.cells if cell.config.label in explanations]
     config = _evaluation_config(model, job)
     if config is None:
         return {}
@@ -221,7 +223,7 @@ def _evaluate_all(
     def evaluate(some: Sequence[str]) -> dict[str, Evaluation]:
         if hasattr(model, "clear_cache"):
             model.clear_cache()
-        evaluations = evaluate_together(model, [found[label] for label in some], config)
+        evaluations = evaluate_together(model, [explanations[label] for label in some], config)
         return dict(zip(some, evaluations, strict=True))
 
     try:

@@ -1,4 +1,4 @@
-"""The examples that suit a model: those whose expected word it predicts, or on which it says anything at all."""
+"""The examples that suit a model: those whose expected word it predicts, or those that it answers."""
 
 import logging
 from collections import defaultdict
@@ -16,19 +16,19 @@ from reagent.validation import check_integer
 
 logger = logging.getLogger(__name__)
 
-BATCH = 256  # examples that are compared by length before the number of kept ones is checked
+BATCH = 256  # examples that are tested at a time; then the kept ones are counted
 OVERSAMPLING = 8  # a small model predicts about one in five
 
 
 def filter_examples(dataset: Dataset, model: Model, size: int | None, seed: int) -> Dataset:
-    """`size` examples whose target the model predicts, where the dataset is filtered so, or that it answers."""
+    """`size` examples whose target the model predicts, if they have a `plain` form, or that it answers."""
     if any(example.plain is not None for example in dataset.examples):
         return keep_predicted(dataset, model, size, seed)
     return keep_answered(dataset, model, size, seed)
 
 
 def keep_answered(dataset: Dataset, model: Model, size: int | None, seed: int) -> Dataset:
-    """The examples on which the model generates text; with a `size`, so many, in the random order of `seed`.
+    """The examples that the model answers; with a `size`, the first of them in the random order of `seed`.
 
     An instructed model may end the text right after a prompt, and then there is nothing to explain. A prompt that
     cannot be read is kept: its cells fail with the reason.
@@ -58,7 +58,7 @@ def keep_predicted(dataset: Dataset, model: Model, size: int | None = None, seed
     Only examples with a `plain` form and a target are filtered, as those of LongRA; all others are kept. The
     target of a kept example becomes its first token, since only that token was predicted.
 
-    With a `size` it stops as soon as so many are found; the result equals
+    With a `size` it stops as soon as that many are found; the result equals
     `sample(keep_predicted(dataset, model), size, seed)`.
     """
     if size is not None:

@@ -10,22 +10,22 @@ from reagent.data.readers import TABLES, Row, bundled, read_rows
 from reagent.errors import FetchError, FileError, InputError
 from reagent.models._transformers import shorten_message
 
-# Where the hub keeps tables of datasets whose own files are a script, which `datasets` no longer runs.
+# The branch with converted tables, for datasets whose own files are a script, which `datasets` no longer runs.
 CONVERTED = "refs/convert/parquet"
 
 
 @dataclass(frozen=True)
 class Location:
-    """Where a dataset is: a bundled sample, and all of it on the hub."""
+    """The location of a dataset: a bundled sample, and the complete dataset on the hub."""
 
     sample: str
     hub: str
     split: str
-    fields: str  # that a row must have, as a person reads it
+    fields: str  # required in every row; text for messages
 
 
 def rows_from(source: str | None, location: Location) -> tuple[str, Iterator[Row]]:
-    """The name of the source, and its rows: what is bundled, a file, a hub id, or `hub` for the dataset's own."""
+    """The name and the rows of a source: `bundled`, a file, a hub id, or `hub` for the dataset's own id."""
     if source in (None, "bundled"):
         return "bundled", read_rows(bundled(location.sample))
     assert source is not None
@@ -78,7 +78,7 @@ def _table(name: str, location: Location, revision: str | None) -> Any:
 
 
 def _check_reachable(name: str, revision: str | None, kept: Path) -> None:
-    """Fail at once where `datasets` would try for half a minute; a folder, or what was loaded before, needs no hub."""
+    """Fail at once, where `datasets` would retry for half a minute; folders and cached datasets need no hub."""
     from huggingface_hub import dataset_info
 
     if not Path(name).is_dir() and not (Path(kept) / name.replace("/", "___")).is_dir():

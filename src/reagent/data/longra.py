@@ -45,8 +45,8 @@ class Pair(NamedTuple):
 def load_longra(source: str | None = None) -> Dataset:
     """All pairs in all templates of their relations.
 
-    A `source` is a file with `relation`, `first` and `second`, whose pairs take the place of ours, or one with
-    `prompt`, `target` and, where they are known, `antecedent` and `distractor`.
+    A `source` is a file with `relation`, `first` and `second`, whose pairs replace the bundled ones, or one with
+    `prompt`, `target` and optionally `antecedent` and `distractor`.
     """
     if source in (None, "bundled"):
         name, examples = "bundled", tuple(_fill_all(read_rows(bundled(_PAIRS))))
@@ -82,12 +82,12 @@ def _from_file(source: str) -> tuple[Example, ...]:
 
 
 def _whole(row: Row) -> Example | None:
-    """A row with its own prompt, whose plain form follows from its distractor."""
+    """An example with its own prompt; its plain form is the prompt without the distractor."""
     example = read_example(row)
     if example is None:
         return None
     if example.target is None:
-        raise FileError(f"{row.where} has no target: LongRA needs the word that is expected")
+        raise FileError(f"{row.where} has no target: LongRA needs the expected word")
     return example if example.plain else replace(example, plain=remove(example.prompt, example.distractor))
 
 
@@ -96,7 +96,7 @@ def _fill_all(rows: Iterator[Row]) -> Iterator[Example]:
     for row in rows:
         relation, first, second = (row.text(name) for name in Pair._fields)
         if relation is None or first is None or second is None:
-            raise FileError(f"{row.where} is empty in part: give relation, first and second")
+            raise FileError(f"{row.where} has an empty field: give relation, first and second")
         if relation not in templates:
             raise FileError(f"{row.where}: no templates for the relation {relation!r}. Known: {', '.join(templates)}")
         for template in templates[relation]:
@@ -140,7 +140,7 @@ def fill(template: Template, pair: Pair) -> Example:
 
 
 def remove(prompt: str, spans: tuple[tuple[int, int], ...]) -> str:
-    """The prompt without these parts, nor the space before them."""
+    """The prompt without these parts and the space before each."""
     for start, end in sorted(spans, reverse=True):
         prompt = prompt[:start].rstrip() + prompt[end:]
     return prompt

@@ -48,7 +48,7 @@ def read_rows(path: Path) -> Iterator[Row]:
         return _json_list(path, text)
     if suffix in TABLES:
         return _json_lines(path, text)
-    raise FileError(f"cannot tell what {str(path)!r} is: its name must end in one of {', '.join(TABLES)}")
+    raise FileError(f"{str(path)!r} has an unknown format: its name must end in one of {', '.join(TABLES)}")
 
 
 def bundled(name: str) -> Path:
@@ -113,7 +113,7 @@ def _json_list(path: Path, text: str) -> Iterator[Row]:
 
 def _object(where: str, fields: Any) -> Mapping[str, Any]:
     if not isinstance(fields, dict):
-        raise FileError(f'{where} is no JSON object: write it as {{"prompt": "…"}}, not {str(fields)[:40]!r}')
+        raise FileError(f'{where} is not a JSON object: write it as {{"prompt": "…"}}, not {str(fields)[:40]!r}')
     return fields
 
 
@@ -151,4 +151,4 @@ def _parquet(path: Path) -> Iterator[Row]:
     except OSError as error:
         raise FileError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
     except pyarrow.ArrowException as error:
-        raise FileError(f"{str(path)!r} is no Parquet file that can be read: {error}") from error
+        raise FileError(f"{str(path)!r} is not a readable Parquet file: {error}") from error

@@ -48,7 +48,7 @@ def find_dataset(name: str) -> DatasetInfo | None:
     if plugin is None or isinstance(plugin, DatasetInfo):
         return plugin
     if not callable(plugin):
-        raise InputError(f"the plugin {plugin!r} is no dataset: register a DatasetInfo, or a function that loads one")
+        raise InputError(f"the plugin {plugin!r} is not a dataset: register a DatasetInfo or a function that loads one")
     summary = (plugin.__doc__ or name).strip().splitlines()[0]
     return DatasetInfo(summary, "not stated", "an installed package", plugin)
 

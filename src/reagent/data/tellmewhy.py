@@ -10,7 +10,7 @@ SOURCE = "own stories in the manner of TellMeWhy (Lal et al., 2021)"
 
 _HUB_LICENCE = "licence not stated by its authors"
 _LOCATION = Location("tellmewhy.jsonl", "StonyBrookNLP/tellmewhy", "test", "narrative, question")
-_OF_PAPER = 200  # so many were drawn from it in the paper
+_OF_PAPER = 200  # examples drawn from it in the paper
 
 HUB = f"{_LOCATION.hub}, split {_LOCATION.split}, of which {_OF_PAPER} are drawn as in the paper; {_HUB_LICENCE}"
 

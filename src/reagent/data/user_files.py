@@ -1,4 +1,4 @@
-"""A user's own prompts: one per line, or a table with `prompt` and, where wanted, `target` and more."""
+"""A user's own prompts: one per line, or a table with `prompt` and optionally `target` and other fields."""
 
 from collections.abc import Sequence
 from pathlib import Path

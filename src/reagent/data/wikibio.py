@@ -1,6 +1,6 @@
-"""WikiBio as SelfCheckGPT has it (Manakul et al., 2023): how a biography begins, and the model goes on.
+"""WikiBio in the version of SelfCheckGPT (Manakul et al., 2023): the model continues the beginning of a biography.
 
-The prompt is the first two sentences of the biography that GPT-3 wrote, `gpt3_sentences`: so is the example that
+The prompt is the first two sentences of the biography that GPT-3 wrote (`gpt3_sentences`), as in the example that
 the paper prints. A file without that field may have `gpt3_text`, `wiki_bio_text` or `text`.
 """
 
@@ -13,7 +13,7 @@ from reagent.data.readers import Row, read_examples
 from reagent.errors import FileError
 from reagent.segmentation import split_sentences
 
-SUMMARY = "the first two sentences of biographies; the model goes on"
+SUMMARY = "the first two sentences of biographies; the model continues them"
 LICENCE = "Apache-2.0"
 SOURCE = "own biographies of people who never lived, in the manner of WikiBio (Lebret et al., 2016)"
 

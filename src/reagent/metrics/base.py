@@ -1,4 +1,4 @@
-"""The interface of a metric: built-in metrics have it, and so have metrics of other packages."""
+"""The interface of all metrics, built in or of other packages."""
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # both import the metrics
 
 @runtime_checkable
 class Metric(Protocol):
-    """One number, or several measures of it, that say how faithful an explanation is."""
+    """A measurement of how faithful an explanation is, in one or more measures."""
 
     @property
     def id(self) -> str:
@@ -51,7 +51,7 @@ class EstimatesPasses(Protocol):
     """A metric that can predict its cost; the benchmark counts the others as free."""
 
     def estimate_passes(self, config: "EvaluationConfig", targets: int, explanations: int) -> float:
-        """About how many forward passes the metric makes for explanations of one text."""
+        """The approximate number of forward passes for explanations of one text."""
         ...
 
 

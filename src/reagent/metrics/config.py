@@ -23,7 +23,7 @@ class EvaluationConfig:
     annotation: Annotation | None = None  # of the prompt, for ante and no_d
     targets: Sequence[int] | None = None  # output tokens; None: the explained one, or every `stride`-th of many
     stride: int = 5
-    draws: int | None = None  # exactly so many perturbed inputs; None: until the standard error is 0.01
+    draws: int | None = None  # exact number of perturbed inputs; None: until the standard error is 0.01
     pi: float | Sequence[float] = PI  # of several, the first gives the value and all of them a curve
     probes: int = PROBES  # lds: number of probes
     ratio: float = RATIO  # lds: share of the units that a probe replaces

@@ -84,7 +84,7 @@ class EvaluationContext:
         return np.asarray(np.where(self.unprotected(t), rows, 0.0))
 
     def effects(self, t: int) -> Floats:
-        """The same of the effects; the scores replace them if a method has none."""
+        """The same for the effects, or the scores of a method without effects."""
         rows = [e.scores[t] if e.effects is None else e.effects[t] for e in self.explanations]
         return np.asarray(np.where(self.unprotected(t), np.array(rows), 0.0))
 

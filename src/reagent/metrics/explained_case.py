@@ -90,7 +90,7 @@ def model_differences(
         if explanation.model.get("id") != model.info["id"]:
             lines.append(
                 f"the explanation was made on {explanation.model.get('id')!r}, not on {model.info['id']!r}: "
-                "the numbers say how faithful it is to the latter"
+                "the numbers measure how faithful it is to the latter"
             )
         for t in targets:
             then, now = explanation.output[t].logprob, case.output[t].logprob

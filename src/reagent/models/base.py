@@ -32,7 +32,7 @@ class Meter:
     forward_passes: int = 0
     tokens: int = 0
     requests: int = 0  # to a server
-    censored: int = 0  # log-probabilities of which only a bound is known: the server lists only the likeliest tokens
+    censored: int = 0  # log-probabilities with only an upper bound: the server lists only the likeliest tokens
 
     def add(self, sequences: int, length: int) -> None:
         self.forward_passes += sequences
@@ -142,7 +142,7 @@ class HasAttention(Protocol):
     """Shows its attention (needed by the methods `attention`, `attention_last` and `attention_rollout`)."""
 
     def attentions(self, ids: Ids) -> list[Singles] | None:
-        """For each layer how much each position attends to each, [heads, length, length].
+        """The attention weights of each layer, from each position to each other, [heads, length, length].
 
         None if this network has no attention weights.
         """

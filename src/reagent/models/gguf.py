@@ -103,7 +103,7 @@ def load_gguf(path: Path, dtype: "torch.dtype | None" = None) -> tuple[Any, Any]
 
 
 def _add_first_token(tokenizer: Any, token: int) -> None:
-    """Make every text begin with `token`. The file says that its model needs this; some readers ignore it."""
+    """Make every text begin with `token`. The header of the file requires this; some readers ignore it."""
     from tokenizers.processors import Sequence, TemplateProcessing
 
     if tokenizer("a")["input_ids"][:1] == [token]:
@@ -166,7 +166,7 @@ class _Cursor:
 
 
 def _header(path: Path) -> _Header:
-    """Read the header and check that the file is as long as the header says.
+    """Read the header and check the length of the file against it.
 
     The readers of `transformers` do not check: they may loop without end on a truncated file.
     """
@@ -175,7 +175,7 @@ def _header(path: Path) -> _Header:
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             if data[:4] != b"GGUF":
-                raise FileError(f"{str(path)!r} is not a GGUF file (those begin with the letters GGUF): give another")
+                raise FileError(f"{str(path)!r} is not a GGUF file (these begin with GGUF): give another file")
             return _parse(_Cursor(data))
     except FileError:
         raise

@@ -1,4 +1,4 @@
-"""What a network computes besides scores of tokens: distributions, masked scores, values, gradients, attention."""
+"""Computations with a network besides scores: distributions, masked scores, values, gradients, attention."""
 
 from collections.abc import Iterator, Sequence
 

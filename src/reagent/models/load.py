@@ -47,7 +47,7 @@ def load_model(
         _check_unused("a server", device, dtype, revision)
         return _connect(source, server)
     if server:
-        raise InputError(f"only a server has the option {next(iter(server))!r}, and {source!r} is none: leave it out")
+        raise InputError(f"only a server has the option {next(iter(server))!r}, not {source!r}: leave it out")
     if _is_model(source):
         _check_unused("a model object", device, dtype, revision)
         return source  # type: ignore[no-any-return]
@@ -63,7 +63,7 @@ def _load_named(name: str, device: str, dtype: str, revision: str | None) -> Mod
         raise InputError(f"the model's name is too long: {_ALLOWED}")
     path = Path(name).expanduser()
     if revision is not None and (name in bundled.MODELS or _transformers.looks_like_path(name) or path.exists()):
-        raise InputError(f"only hub models have revisions, and {name!r} is none: leave the revision out")
+        raise InputError(f"only hub models have revisions, and {name!r} is not one: leave the revision out")
     if name in bundled.MODELS:
         return _load_bundled(name, _check_placement(device, dtype))
     if path.suffix.lower() == ".gguf":
@@ -165,7 +165,7 @@ def _load_plugin_model(plugin: Any, name: str) -> Model:
         raise InputError(f"the model plugin cannot load {name!r}: {_transformers.shorten_message(error)}") from error
     if not _is_model(model):
         raise InputError(
-            f"the model plugin for {name!r} returned a {type(model).__name__}, which is no model: "
+            f"the model plugin for {name!r} returned a {type(model).__name__}, which is not a model: "
             "it must have the methods score and case"
         )
     return model  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
 """A `transformers` causal language model as one function: tokens or embeddings in, logits at some positions out.
 
 Everything that reads logits of a local model goes through `Network.forward`. No code per model family: the signature
-of the model's own `forward` says which inputs it takes.
+of the model's own `forward` determines which inputs it takes.
 """
 
 import copy

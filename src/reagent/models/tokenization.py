@@ -168,7 +168,7 @@ def spans_by_decoding(decode: Callable[[Sequence[int]], str], before: Sequence[i
     done = 0  # characters that are complete so far
     for k in range(1, len(ids) + 1):
         added = decode([*before, *ids[:k]])[base:]
-        # A character of which some bytes are missing decodes to replacement characters at the end.
+        # A character with missing bytes decodes to replacement characters at the end.
         complete = len(added) if added == text[: len(added)] else len(added.rstrip(REPLACEMENT))
         complete = min(max(done, complete), len(text))
         start = max(0, min(done, len(text) - 1))

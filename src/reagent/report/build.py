@@ -29,8 +29,8 @@ _INTRODUCTIONS = {
     "pi_soft": "The same metrics, with an equal share selected for every method, so that sharpness has no influence.",
     "replacement": "The most important units are replaced by plausible alternatives (comprehensiveness), or all other "
     "units are (sufficiency, where less change is better).",
-    "sharpness": "Soft perturbation favours peaked scores whatever their order, so a lead in these metrics is only in "
-    "part a better ranking.",
+    "sharpness": "Soft perturbation favours peaked scores whatever their order, so a lead in these metrics is only "
+    "partly due to a better ranking.",
     "leaderboard": "Metrics measure different properties and need not agree. Means over different examples cannot be "
     "compared.",
     "examples": "Each text is shaded by its scores, relative to the largest score of the method.",

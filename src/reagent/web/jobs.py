@@ -1,7 +1,7 @@
 """Explanations as jobs: one worker thread, one model and a bounded queue.
 
 The state of a job is one frozen record, which the worker replaces as a whole. Watchers are notified of a change
-and read the latest record. A slow watcher therefore delays nobody, and a late one sees the latest state first.
+and read the latest record. A slow watcher therefore delays no other, and a late one sees the latest state first.
 """
 
 import asyncio

@@ -17,7 +17,7 @@ _MEANINGS = {
     404: "the id is unknown",
     413: "the request or the prompt is too long",
     422: "the request is not valid",
-    429: "the queue is full; Retry-After says when to try again",
+    429: "the queue is full; Retry-After is the number of seconds to wait",
 }
 
 

@@ -42,7 +42,7 @@ class CompletionCapabilities:
     top: int  # how many of the requested likeliest tokens it lists
     echo: str = ""  # how it reports log-probabilities of the prompt: echo, prompt_logprobs, or not at all
     accepts_ids: bool = False  # whether a prompt may be token ids, with the same result as the text
-    wrong_tokenizer: bool = False  # whether ids are accepted, but give another result: they are of another tokenizer
+    wrong_tokenizer: bool = False  # whether ids are accepted with another result: another tokenizer
     reports_ids: bool = False  # whether a response has the ids of its tokens
     reports_ids_on_request: bool = False  # whether it does with vLLM's return_tokens_as_token_ids
     bias: str = ""  # whether reported values include a logit_bias (biased) or not (unbiased); empty if there is none
@@ -151,7 +151,7 @@ def detect_chat(client: Client, model: str) -> ChatCapabilities | None:
 def _request_most_logprobs(
     client: Client, path: str, body: Mapping[str, Any], parameters: Callable[[int], dict[str, Any]]
 ) -> tuple[int, ParsedResponse] | None:
-    """Request as many log-probabilities as `top` says, and fewer if the server rejects that."""
+    """Request `top` log-probabilities, and fewer if the server rejects that."""
     rejection: RequestRejectedError | None = None
     for k in _fewer(client.options.top):
         try:
@@ -270,7 +270,7 @@ def inspect_server(url: str, options: ServerOptions) -> list[tuple[str, str]]:
             else []
         ),
         ("context", "not reported" if server.context is None else f"{server.context:,} tokens"),
-        ("tokens (/tokenize)", "yes" if server.tokenizes else "no: --tokenizer names one, else words are explained"),
+        ("tokens (/tokenize)", "yes" if server.tokenizes else "no: give one with --tokenizer, or words are explained"),
         *_describe_completions(server, completions),
         *_describe_chat(chat),
     ]

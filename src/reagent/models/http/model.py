@@ -1,4 +1,4 @@
-"""A model of which only probabilities are visible, behind an OpenAI-compatible API."""
+"""A model behind an OpenAI-compatible API that returns only probabilities."""
 
 import logging
 from collections.abc import Mapping

@@ -146,7 +146,7 @@ class EchoScorer:
 
 
 class NextTokenScorer:
-    """One request for each text and target; `bias` says whether reported values include a logit_bias."""
+    """One request for each text and target; `bias`: whether reported values include a logit_bias."""
 
     def __init__(
         self, client: Client, request_format: "RequestFormat", vocabulary: Vocabulary, top: int, bias: str = ""

@@ -1,7 +1,7 @@
 """Ranking or sharpness: the spread of each method's scores next to the values of the metrics.
 
-Soft perturbation rewards peaked scores whatever their order. If a metric sorts the methods by sharpness, it may say
-little about the quality of their rankings.
+Soft perturbation rewards peaked scores whatever their order. If a metric sorts the methods by sharpness, it may not
+measure the quality of their rankings.
 """
 
 from collections.abc import Sequence
