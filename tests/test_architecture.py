@@ -45,7 +45,7 @@ VIEWS_MAY_IMPORT = {"errors", "atomic_io", "segmentation", "views", "_version"} 
 LAZY_IMPORTS = {"explanation": {"views"}, "evaluation": {"views"}, "comparison": {"views"}}
 
 
-def room(path: Path) -> str:
+def package_of(path: Path) -> str:
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
@@ -53,8 +53,8 @@ def row(name: str) -> int:
     return next(i for i, names in enumerate(ROWS) if name in names)
 
 
-def imported_rooms(path: Path, at_top: bool) -> set[str]:
-    """Rooms of reagent that a file imports; with `at_top`, only what runs when the file is imported."""
+def imported_packages(path: Path, at_top: bool) -> set[str]:
+    """Packages of reagent that a file imports; with `at_top`, only what runs when the file is imported."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     nodes = tree.body if at_top else ast.walk(tree)
     names: set[str] = set()
@@ -73,16 +73,16 @@ MODULES = sorted(p for p in SOURCE.rglob("*.py") if p != SOURCE / "__init__.py")
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(SOURCE)))
 def test_a_row_imports_only_rows_above_it(path: Path) -> None:
-    own = room(path)
+    own = package_of(path)
     allowed_down = LAZY_IMPORTS.get(own, set())
-    for other in imported_rooms(path, at_top=False) - {own}:
+    for other in imported_packages(path, at_top=False) - {own}:
         assert row(other) < row(own) or other in allowed_down, f"{own} imports {other}"
-    assert not imported_rooms(path, at_top=True) & allowed_down
+    assert not imported_packages(path, at_top=True) & allowed_down
 
 
 @pytest.mark.parametrize("path", sorted((SOURCE / "views").rglob("*.py")), ids=lambda p: p.name)
 def test_views_know_only_the_explanation(path: Path) -> None:
-    assert imported_rooms(path, at_top=False) <= VIEWS_MAY_IMPORT
+    assert imported_packages(path, at_top=False) <= VIEWS_MAY_IMPORT
 
 
 def test_the_public_names_are_exactly_these() -> None:

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reagent import explain
+from reagent import compare, explain
 from reagent.case import Floats, Ids
 from reagent.errors import InputError, UnknownNameError
 from reagent.explanation import Explanation, Token
-from reagent.methods import Attention, Lime, Occlusion, ReagentFast, ReagentPaper, make_method
+from reagent.methods import Attention, Attribution, Lime, Occlusion, ReagentFast, ReagentPaper, make_method
 from reagent.models.huggingface import HuggingFaceModel
 from reagent.replacers.uniform import UniformReplacer
 from reagent.testing.scripted import ScriptedModel
@@ -257,21 +257,21 @@ def test_what_if_says_what_the_model_would_have_said() -> None:
     ("asked", "complaint"),
     [
         ({"units": "verse"}, "unknown unit 'verse'"),
-        ({"prompt_spans": []}, "prompt_spans is empty"),
+        ({"prompt_spans": []}, "`prompt_spans` is empty"),
         ({"prompt_spans": [(0, 5), (3, 8)]}, "overlaps"),
         ({"prompt_spans": [(0, 500)]}, "leaves the text"),
         ({"prompt_spans": [(4, 2)]}, "is empty"),
         ({"prompt_spans": [(0, 1), (1, 2)]}, "has no token of its own"),
-        ({"prompt_spans": [(0, 5)], "units": "word"}, "leave out units 'word'"),
+        ({"prompt_spans": [(0, 5)], "units": "word"}, "leave out `units`"),
         ({"units": ["word", "sentence"]}, "from coarse to fine"),
         ({"units": ["chapter"]}, "unknown unit 'chapter'"),
-        ({"units": ["span", "word"]}, "the unit 'span' needs prompt_spans"),
+        ({"units": ["span", "word"]}, "the unit 'span' needs `prompt_spans`"),
         ({"units": ["sentence", "word"], "preset": "paper"}, "cannot go from coarse to fine"),
         ({"units": ["sentence", "word"], "probes": 1}, "2 levels need at least 2 probes"),
-        ({"contrast": " w0"}, "contrast is the target itself"),
+        ({"contrast": " w0"}, "`contrast` is the target itself"),
         ({"contrast": " w0 w1"}, "do not differ"),
-        ({"contrast": ""}, "contrast is empty"),
-        ({"target_span": ""}, "target_span is empty"),
+        ({"contrast": ""}, "`contrast` is empty"),
+        ({"target_span": ""}, "`target_span` is empty"),
         ({"target_span": "w7"}, "is not in the output"),
         ({"target_span": "w0", "contrast": " w2"}, "not both"),
     ],
@@ -300,7 +300,7 @@ def test_a_chat_needs_a_model_that_chats() -> None:
 def test_a_stride_goes_with_neither_a_span_nor_a_contrast() -> None:
     model = waits_for(16, 16)
     for asked in ({"stride": 0}, {"stride": 2, "target_span": "w0"}, {"stride": 2, "contrast": " w1"}):
-        with pytest.raises(InputError, match="stride must be"):
+        with pytest.raises(InputError, match="`stride` must be"):
             explain(model, SENTENCES, max_new_tokens=2, **asked)
 
 
@@ -330,13 +330,24 @@ def test_who_listens_hears_the_output_before_it_is_explained(tiny_model: Hugging
         ({"unit": "word"}, "explain has no argument 'unit', did you mean 'units'"),
         ({"probe": 8}, "did you mean 'probes'"),
         ({"documents": ["w1"]}, "explain has no argument 'documents'"),
-        ({"max_new_tokens": "3"}, "max_new_tokens must be a whole number, got '3'"),
-        ({"max_new_tokens": True}, "max_new_tokens must be a whole number"),
-        ({"seed": -1}, "seed must be between 0 and"),
-        ({"target": 7}, "target must be a text, got 7"),
+        ({"max_new_tokens": "3"}, "`max_new_tokens` must be a whole number, got '3'"),
+        ({"max_new_tokens": True}, "`max_new_tokens` must be a whole number"),
+        ({"seed": -1}, "`seed` must be between 0 and"),
+        ({"target": 7}, "`target` must be a text, got 7"),
         ({"target": ["w0"]}, "a list of targets with a list of prompts"),
         ({"method": 7}, "a method is an id or an object"),
-        ({"method": ReagentFast(), "preset": "paper"}, "goes with a method's id"),
+        ({"span": "w0"}, "did you mean 'target_span'"),
+        ({"levels": ["word"]}, "did you mean 'units'"),
+        ({"units": 3}, "`units` must be a name or a list of names, got 3"),
+        ({"units": [3]}, "unknown unit 3"),
+        ({"preset": 3}, "unknown preset"),
+        ({"prompt_spans": 3}, "`prompt_spans` must be a list of (start, end), got 3"),
+        ({"prompt_spans": ["ab"]}, "`prompt_spans` must be a list of (start, end), got 'ab' in it"),
+        ({"prompt_spans": [(0, 1.7)]}, "`prompt_spans` must be a whole number, got 1.7"),
+        ({"replacer_options": ["a"]}, "`replacer_options` must be a mapping"),
+        ({"what_if": "no"}, "`what_if` must be True or False"),
+        ({"replacer": 7}, "a replacer must be a name or an instance"),
+        ({"method": ReagentFast(), "preset": "paper"}, "needs the id of a method"),
     ],
 )
 def test_a_wrong_argument_is_named(arguments: dict[str, Any], complaint: str) -> None:
@@ -409,3 +420,69 @@ def test_a_list_of_prompts_has_a_list_of_targets() -> None:
         explain(model, ["w1 w2", "w3 w4"], target=[" w5"], replacer="random")
     with pytest.raises(InputError, match="the prompt is empty"):
         explain(model, ["w1 w2", ""], replacer="random")
+
+
+def test_the_progress_of_a_list_names_the_prompt() -> None:
+    seen = []
+    several = explain(waits_for(1, 0), ["w1 w2", "w3 w4"], max_new_tokens=1, replacer="random", on_progress=seen.append)
+    list(several)
+    assert {(progress.prompt, progress.prompts) for progress in seen} == {(0, 2), (1, 2)}
+    with pytest.raises(InputError, match="must contain only texts and chats"):
+        explain(waits_for(1, 0), ["w1 w2", 3])
+    with pytest.raises(InputError, match="`target` must be a text or a list of texts"):
+        explain(waits_for(1, 0), ["w1 w2"], target=3)
+
+
+def test_spans_are_checked_before_a_model_is_loaded() -> None:
+    with pytest.raises(InputError, match="leaves the text"):
+        explain("no such model", "w1 w2", prompt_spans=[(0, 50)])
+
+
+def test_a_plain_object_is_a_method_too() -> None:
+    class Uniform:
+        replaces, info = False, {}
+
+        def attribute(self, model: Any, case: Any, *_: Any) -> Attribution:
+            del model
+            rows = [np.full(len(case.input) + t, 1 / (len(case.input) + t)) for t in range(len(case.output))]
+            count = len(rows)
+            return Attribution(rows, [0] * count, ["fixed"] * count, [[] for _ in rows], 0, 0)
+
+    why = explain(waits_for(1, 0), "w1 w2", max_new_tokens=1, method=Uniform())
+    assert (why.method["id"], why.scores) == ("Uniform", ((0.5, 0.5),))
+    with pytest.raises(InputError, match="explain has no argument 'probes'"):
+        explain(waits_for(1, 0), "w1 w2", method=Uniform(), probes=3)
+
+
+def test_compared_methods_share_a_drawn_seed() -> None:
+    both = compare(waits_for(1, 0), "w1 w2", ["random", "reagent"], max_new_tokens=1, seed=None, replacer="random")
+    assert both[0].seed == both[1].seed
+    with pytest.raises(InputError, match="a list with at least one method"):
+        compare(waits_for(1, 0), "w1 w2", ReagentFast())
+
+
+@pytest.mark.parametrize("group", ["methods", "replacers", "metrics", "datasets"])
+def test_a_plugin_that_cannot_be_loaded_disturbs_nothing_else(
+    group: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from importlib.metadata import EntryPoint
+
+    from reagent import plugins
+    from reagent.data import list_datasets
+    from reagent.methods import list_methods
+    from reagent.metrics import list_metrics
+    from reagent.replacers import list_replacers
+
+    broken = EntryPoint("broken", "no_such_module:Thing", f"reagent.{group}")
+    monkeypatch.setattr(
+        plugins,
+        "entry_points",
+        lambda group, name="broken": [broken] if (group, name) == (broken.group, "broken") else [],
+    )
+    lists = {
+        "methods": list_methods, "replacers": list_replacers, "metrics": list_metrics, "datasets": list_datasets,
+    }  # fmt: skip
+    assert "broken" not in lists[group]()
+    assert f"the {group} plugin 'broken'" in caplog.text
+    why = explain(waits_for(1, 0), "w1 w2", max_new_tokens=1, method=ReagentFast(probes=8), replacer="random")
+    assert why.method["id"] == "reagent"

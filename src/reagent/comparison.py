@@ -66,13 +66,13 @@ class Comparison(Sequence[Explanation]):
     def from_dict(cls, data: Any) -> "Comparison":
         """The reverse of `to_dict`; raises a FileError if an explanation is not complete."""
         if not isinstance(data, list) or not data:
-            raise FileError("not a comparison: give a list of explanations, as written by reagent compare --json")
+            raise FileError("not a comparison: give a list of explanations, as written by Comparison.save")
         return cls(Explanation.from_dict(entry) for entry in data)
 
     @classmethod
     def load(cls, path: str | Path) -> "Comparison":
         """Read a comparison that was saved as JSON."""
-        data = read_json(path, "a file written by reagent compare --json")
+        data = read_json(path, "a file written by Comparison.save")
         try:
             return cls.from_dict(data)
         except FileError as error:

@@ -37,7 +37,7 @@ class UnknownNameError(InputError):
 
     def __init__(self, kind: str, given: str, known: Iterable[str], hint: str = "") -> None:
         names = list(known)
-        close = get_close_matches(given, names, n=1)
+        close = get_close_matches(str(given), names, n=1)
         guess = f", did you mean {close[0]!r}?" if close else "."
         super().__init__(f"unknown {kind} {given!r}{guess} Known: {', '.join(names)}{hint}")
 

@@ -2,7 +2,7 @@
 
 A Result is one number: one metric in one measure, averaged over the evaluated targets, with its Monte Carlo standard
 error and the value of random attributions. No number is NaN or infinite: a quantity that cannot be measured has a
-value by definition, and a flag that says so.
+value by definition, and is flagged.
 
 The dataclasses here also define the JSON form; serialization.py reads and writes it. After a change of a field,
 run `python -m reagent.schemas`.

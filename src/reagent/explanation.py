@@ -77,7 +77,7 @@ STOP_REASONS = {
     "embeddings, and the steps ran out",
     "relaxed": "is not the model's prediction even with the whole context: its rationale only preserves its rank",
     "empty": "keeps its rank with everything replaced: it needs no token, so its scores are uniform and meaningless",
-    "start": "met the stopping condition before the first step in at least one run: that run has learned nothing",
+    "start": "met the stopping condition before the first step in at least one run: that run has random scores",
     "maximum": "did not meet the stopping condition within the maximum number of steps",
 }
 

@@ -5,7 +5,7 @@ The Python API, the command line, the web service and the benchmark each build o
 """
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from reagent.methods.registry import make_method, uses_replacer
 from reagent.models.base import Model
 from reagent.models.chat import Chat, check_messages
 from reagent.replacers import Replacer, choose_automatic, make_replacer
-from reagent.segmentation import UNITS, Span
+from reagent.segmentation import UNITS, Span, check_spans
 
 COARSE_TO_FINE = ("span", *reversed(UNITS), "token")
 LARGEST_SEED = 2**63 - 1
@@ -36,7 +36,7 @@ class AutomaticReplacer:
 
 @dataclass(frozen=True, kw_only=True)
 class ExplainRequest:
-    """A checked request. `build` makes one from what a person gives."""
+    """A checked request. `build` makes one from user input."""
 
     prompt: str | Chat
     target: str | None
@@ -76,12 +76,12 @@ class ExplainRequest:
         checked_prompt = check_prompt(prompt)
         check_texts(target=target, target_span=target_span, contrast=contrast)
         if target_span is not None and contrast is not None:
-            raise InputError("give target_span or contrast, not both: each asks another question about the output")
+            raise InputError("give `target_span` or `contrast`, not both: each asks another question about the output")
         if contrast is not None and contrast == target:
-            raise InputError(f"contrast is the target itself, {target!r}: give another text to compare it with")
+            raise InputError(f"`contrast` is the target itself, {target!r}: give another text to compare it with")
         step = check_whole("stride", stride, 1)
         if step > 1 and (target_span is not None or contrast is not None):
-            raise InputError(f"stride must be 1 where target_span or contrast is given, got {stride}")
+            raise InputError(f"`stride` must be 1 where `target_span` or `contrast` is given, got {stride}")
         configured, info = make_method(method, preset, **(options or {}))
         return cls(
             prompt=checked_prompt,
@@ -89,18 +89,18 @@ class ExplainRequest:
             max_new_tokens=check_whole("max_new_tokens", max_new_tokens, 1),
             stride=step,
             units=check_units(units, prompt_spans, configured, info),
-            prompt_spans=None if prompt_spans is None else tuple((int(start), int(end)) for start, end in prompt_spans),
+            prompt_spans=None if prompt_spans is None else check_prompt_spans(prompt_spans, checked_prompt),
             target_span=target_span,
             contrast=contrast,
-            what_if=bool(what_if),
+            what_if=check_flag("what_if", what_if),
             method=configured,
             method_info=info,
-            replacer=choose_replacer(configured, info, replacer, replacer_options or {}, what_if),
+            replacer=choose_replacer(configured, info, replacer, check_mapping(replacer_options), what_if),
             seed=secrets.randbits(32) if seed is None else check_whole("seed", seed, 0, LARGEST_SEED),
         )
 
     def check_model(self, model: Model) -> None:
-        """Raise CapabilityError if the method needs what the model cannot give."""
+        """Raise CapabilityError if the method needs a capability that the model lacks."""
         if hasattr(self.method, "check"):
             self.method.check(model)
 
@@ -126,46 +126,72 @@ def check_texts(**texts: str | None) -> None:
         if text is None:
             continue
         if not isinstance(text, str):
-            raise InputError(f"{name} must be a text, got {text!r}")
+            raise InputError(f"`{name}` must be a text, got {text!r}")
         if not text:
-            raise InputError(f"{name} is empty: give some text, or leave {name} out")
+            raise InputError(f"`{name}` is empty: give some text, or leave it out")
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
-            raise InputError(f"{name} is not valid Unicode text: {error.reason}") from error
+            raise InputError(f"`{name}` is not valid Unicode text: {error.reason}") from error
 
 
 def check_whole(name: str, value: Any, low: int, high: int | None = None) -> int:
     """A whole number of any integer type, as a plain int."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InputError(f"{name} must be a whole number, got {value!r}")
+        raise InputError(f"`{name}` must be a whole number, got {value!r}")
     if value < low or (high is not None and value > high):
         limits = f"at least {low}" if high is None else f"between {low} and {high}"
-        raise InputError(f"{name} must be {limits}, got {value}")
+        raise InputError(f"`{name}` must be {limits}, got {value}")
     return int(value)
+
+
+def check_flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"`{name}` must be True or False, got {value!r}")
+    return bool(value)
+
+
+def check_mapping(options: Any) -> Mapping[str, Any]:
+    if options is not None and not isinstance(options, Mapping):
+        raise InputError(f"`replacer_options` must be a mapping of names to values, got {options!r}")
+    return options or {}
+
+
+def check_prompt_spans(spans: Any, prompt: str | Chat) -> tuple[Span, ...]:
+    """Spans [start, end) of characters; those of a plain prompt must lie inside it and not overlap."""
+    if isinstance(spans, str) or not isinstance(spans, Iterable):
+        raise InputError(f"`prompt_spans` must be a list of (start, end), got {spans!r}")
+    checked = []
+    for span in spans:
+        if isinstance(span, str) or not isinstance(span, Iterable) or len(ends := tuple(span)) != 2:
+            raise InputError(f"`prompt_spans` must be a list of (start, end), got {span!r} in it")
+        checked.append((check_whole("prompt_spans", ends[0], 0), check_whole("prompt_spans", ends[1], 0)))
+    if not checked:
+        raise InputError("`prompt_spans` is empty: give at least one part of the prompt")
+    return tuple(check_spans(checked, len(prompt))) if isinstance(prompt, str) else tuple(checked)
 
 
 def check_units(
     units: str | Sequence[str], prompt_spans: Sequence[Span] | None, method: Method, info: Mapping[str, Any]
 ) -> str | tuple[str, ...]:
     """The units to score: one name, or several from coarse to fine."""
-    if prompt_spans is not None and not len(prompt_spans):
-        raise InputError("prompt_spans is empty: give at least one part of the prompt")
     if isinstance(units, str):
         if units not in (*UNITS, "token"):
             raise UnknownNameError("unit", units, ["token", *UNITS])
         if prompt_spans is not None and units != "token":
-            raise InputError(f"prompt_spans are the units themselves: leave out units {units!r}, or give span,{units}")
+            raise InputError(f"`prompt_spans` are the units themselves: leave out `units`, or give span,{units}")
         return units
+    if not isinstance(units, Sequence):
+        raise InputError(f"`units` must be a name or a list of names, got {units!r}")
     names = tuple(units)
     for name in names:
         if name not in COARSE_TO_FINE:
             raise UnknownNameError("unit", name, COARSE_TO_FINE)
     places = [COARSE_TO_FINE.index(name) for name in names]
     if not names or places != sorted(set(places)):
-        raise InputError(f"units must go from coarse to fine, in the order of {', '.join(COARSE_TO_FINE)}")
+        raise InputError(f"`units` must go from coarse to fine, in the order of {', '.join(COARSE_TO_FINE)}")
     if "span" in names and prompt_spans is None:
-        raise InputError("the unit 'span' needs prompt_spans: say which parts of the prompt they are")
+        raise InputError("the unit 'span' needs `prompt_spans`: give the parts of the prompt")
     if len(names) > 1 and not isinstance(method, SupportsHierarchy):
         raise InputError(f"method {describe_method(info)!r} cannot go from coarse to fine: give one unit")
     return names
@@ -180,7 +206,7 @@ def choose_replacer(
         return AutomaticReplacer(options) if replacer == "auto" else checked
     if replacer != "auto" or options or what_if:
         raise InputError(
-            f"method {describe_method(info)!r} replaces nothing: leave out the replacer, its options and what_if"
+            f"method {describe_method(info)!r} replaces nothing: leave out the replacer, its options and `what_if`"
         )
     return None
 

@@ -125,13 +125,13 @@ def from_dict(kind: type[D], data: Any) -> D:
         raise FileError(f"not a complete {noun}: {_first_problem(error)}") from error
     except ValueError as error:  # the data have no JSON form
         raise FileError(f"not a complete {noun}: {error}") from error
-    for path in _missing(_plain(document), body):
+    for path in _find_missing(_plain(document), body):
         if ".".join(step for step in path if isinstance(step, str)) not in kind.ADDED_LATER:
             raise FileError(f"not a complete {noun}: {_path(path)!r} is missing")
     return document
 
 
-def _missing(written: Any, given: Any, path: Steps = ()) -> Iterator[Steps]:
+def _find_missing(written: Any, given: Any, path: Steps = ()) -> Iterator[Steps]:
     """Where the given data lack a key that is written. A default is for Python, not for files."""
     if isinstance(written, dict):
         yield from ((*path, name) for name in written if name not in given)
@@ -141,12 +141,12 @@ def _missing(written: Any, given: Any, path: Steps = ()) -> Iterator[Steps]:
     else:
         inside = range(len(written)) if written and isinstance(written[0], dict) else []
     for step in inside:
-        yield from _missing(written[step], given[step], (*path, step))
+        yield from _find_missing(written[step], given[step], (*path, step))
 
 
 def load(kind: type[D], path: str | Path) -> D:
     """Read a document from a JSON file."""
-    data = read_json(path, f"a file written by {_noun(kind.SCHEMA).capitalize()}.save or by --json")
+    data = read_json(path, f"a file written by {_noun(kind.SCHEMA).capitalize()}.save")
     try:
         return from_dict(kind, data)
     except FileError as error:
@@ -155,6 +155,8 @@ def load(kind: type[D], path: str | Path) -> D:
 
 def _check_schema(kind: type[Document], data: Any) -> None:
     noun = _noun(kind.SCHEMA)
+    if isinstance(data, list) and data and isinstance(data[0], Mapping) and "schema" in data[0]:
+        raise FileError(f"this is a comparison, not an {noun}: read it with Comparison.load")
     if not isinstance(data, Mapping) or "schema" not in data:
         raise FileError(f"not an {noun}: it has no 'schema' entry (expected {kind.SCHEMA!r})")
     given = data["schema"]
@@ -181,7 +183,7 @@ def _first_problem(error: "ValidationError") -> str:
     """The first problem in one line."""
     problem = error.errors(include_url=False)[0]
     where, kind = _path(problem["loc"]), problem["type"]
-    if kind == "value_error":  # raised by a check of ours, which says where
+    if kind == "value_error":  # raised by a check of ours, which names the place
         return str(problem["ctx"]["error"])
     if kind == "missing":
         return f"{where!r} is missing"

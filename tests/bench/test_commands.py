@@ -18,13 +18,13 @@ from reagent.errors import FileError
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]):
-    def said(*words: object) -> tuple[int, str, str]:
+    def run_main(*words: object) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as stop:
             main([str(word) for word in words])
         out, err = capsys.readouterr()
         return int(stop.value.code or 0), out, err
 
-    return said
+    return run_main
 
 
 @pytest.fixture
@@ -109,10 +109,10 @@ def test_results_can_be_passed_on_without_their_texts(call, results: Path, tmp_p
             assert (why.scores, why.effects, why.cost) == (was.scores, was.effects, was.cost)
             assert kept.evaluation.results == cell.evaluation.results
             assert {(t.ids, t.text, t.start, t.end) for t in why.input + why.output} == {((), "", 0, 0)}
-            said = json.dumps([why.to_dict(), kept.evaluation.to_dict(), *map(repr, numbers.models().items())])
+            written = json.dumps([why.to_dict(), kept.evaluation.to_dict(), *map(repr, numbers.models().items())])
             words = [word for word in (was.prompt + was.completion).split() if word.istitle()]
             assert words
-            assert not [word for word in words if word in said]
+            assert not [word for word in words if word in written]
     for records, name in ((bare, "bare"), (results, "whole")):
         assert call("bench", "report", records, "--out", tmp_path / name)[0] == 0
     tables = [(tmp_path / name / "data" / "results.csv").read_text() for name in ("bare", "whole")]

@@ -67,8 +67,8 @@ def test_levels(explained) -> None:
         (["--spans", "/no/such.json"], "cannot read '/no/such.json'"),
         (["--marked"], "nothing is marked"),
         (["--marked", "--spans", "x.json"], "--spans or --marked"),
-        (["--contrast", ""], "contrast is empty"),
-        (["--target", " x", "--contrast", " x"], "contrast is the target itself"),
+        (["--contrast", ""], "--contrast is empty"),
+        (["--target", " x", "--contrast", " x"], "--contrast is the target itself"),
         (["--span", "elephant"], "--span 'elephant' is not in the output"),
         (["--levels", "word,sentence"], "from coarse to fine"),
         (["--chat"], "has no chat template"),
@@ -77,7 +77,7 @@ def test_levels(explained) -> None:
         (["--chat", "--marked"], "leave them out in a chat"),
         (["--set", "probes"], "--set takes NAME=VALUE"),
         (["--set", "colour=red"], "has no option 'colour'"),
-        (["--set", "probes=many"], "probes of preset 'fast' must be a whole number"),
+        (["--set", "probes=many"], "--probes of preset 'fast' must be a whole number"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(explain, words: list[str], message: str) -> None:

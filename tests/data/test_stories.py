@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reagent.data import DATASETS, load_dataset, sample
-from reagent.data.readers import bundled
+from reagent.data.readers import bundled_path
 from reagent.errors import FetchError, FileError, InputError
 from reagent.segmentation import split_sentences
 
@@ -42,7 +42,7 @@ def test_the_bundled_biographies_are_two_sentences_each() -> None:
     assert len(found) >= 24
     for example in found.examples:
         assert len(split_sentences(example.prompt)) == 2, example.prompt
-    rows = [json.loads(line) for line in bundled("wikibio.jsonl").read_text("utf-8").splitlines()]
+    rows = [json.loads(line) for line in bundled_path("wikibio.jsonl").read_text("utf-8").splitlines()]
     assert [e.prompt for e in found.examples] == [row["text"] for row in rows], "nothing was cut off"
 
 
@@ -98,7 +98,7 @@ def test_what_is_wrong_is_said_with_file_and_line(tmp_path: Path, name: str, row
         load_dataset(name, lines(tmp_path / "a.jsonl", row))
 
 
-@pytest.mark.skipif(not SHARED.is_file(), reason="the 238 passages are not at hand")
+@pytest.mark.skipif(not SHARED.is_file(), reason="the 238 passages are not available")
 def test_all_238_biographies() -> None:
     found = load_dataset("wikibio", str(SHARED))
     assert len(found) == 238
@@ -168,7 +168,7 @@ def test_the_list_holds_every_data_set() -> None:
 def test_the_page_about_them_has_the_numbers_of_today() -> None:
     page = Path(__file__).parents[2] / "docs" / "datasets.md"
     if not page.is_file():
-        pytest.skip("the docs are not at hand")
+        pytest.skip("the docs are not available")
     text = page.read_text(encoding="utf-8")
     for name, noun in (("longra", "examples"), ("tellmewhy", "stories"), ("wikibio", "people")):
         assert f"{len(load_dataset(name)):,} {noun}" in text

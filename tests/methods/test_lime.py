@@ -125,10 +125,10 @@ def test_progress(tiny_model: HuggingFaceModel) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"samples": 0}, "samples of method 'lime' must be a whole number from 1"),
-        ({"ratio": 1.5}, "ratio of method 'lime' must be between"),
-        ({"width": 0}, "width of method 'lime' must be at least 1, got 0"),
-        ({"alpha": 0}, "alpha of method 'lime' must be at least"),
+        ({"samples": 0}, "`samples` of method 'lime' must be a whole number from 1"),
+        ({"ratio": 1.5}, "`ratio` of method 'lime' must be between"),
+        ({"width": 0}, "`width` of method 'lime' must be at least 1, got 0"),
+        ({"alpha": 0}, "`alpha` of method 'lime' must be at least"),
         ({"scores": "max"}, r"'max'.*positive, absolute, softmax"),
     ],
 )

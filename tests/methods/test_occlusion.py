@@ -154,7 +154,7 @@ def test_progress_ends_at_its_total(tiny_model: HuggingFaceModel) -> None:
     ("options", "message"),
     [
         ({"by": "delete"}, "unknown removal method 'delete', did you mean 'deletion'"),
-        ({"draws": 0}, "draws of method 'occlusion' must be a whole number from 1"),
+        ({"draws": 0}, "`draws` of method 'occlusion' must be a whole number from 1"),
         ({"scores": "max"}, r"'max'.*positive, absolute, softmax"),
     ],
 )

@@ -249,8 +249,8 @@ def test_settled_means_separated_or_negligibly_different() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"probes": 0}, "probes of preset 'fast' must be a whole number from 1 to 1000000, got 0"),
-        ({"ratio": 2}, "ratio of preset 'fast'"),
+        ({"probes": 0}, "`probes` of preset 'fast' must be a whole number from 1 to 1000000, got 0"),
+        ({"ratio": 2}, "`ratio` of preset 'fast'"),
         ({"response": "p"}, "unknown response 'p'"),
         ({"runs": 3}, "explain has no argument 'runs'"),
     ],

@@ -134,8 +134,8 @@ def test_progress_has_partial_results(tiny_model: HuggingFaceModel) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"permutations": 5}, "permutations of method 'shapley' must be even, .* got 5, give 6"),
-        ({"permutations": 0}, "permutations of method 'shapley' must be a whole number from 2"),
+        ({"permutations": 5}, "`permutations` of method 'shapley' must be even, .* got 5, give 6"),
+        ({"permutations": 0}, "`permutations` of method 'shapley' must be a whole number from 2"),
         ({"scores": "max"}, r"'max'.*positive, absolute, softmax"),
     ],
 )

@@ -131,7 +131,7 @@ def result(metric: str) -> Result:
 @pytest.mark.parametrize(
     ("metric", "message"),
     [
-        (Constant, "Constant is a class: give an instance"),
+        (Constant, "'Constant' of metrics needs arguments, give an instance"),
         (3, "3 is not a metric: give a name, or an object with id"),
         (Constant("lds", []), "'lds' is the id of a built-in metric"),
         (Constant("mine", []), "returned 0 lists of results for 1 explanations"),

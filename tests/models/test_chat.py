@@ -89,7 +89,7 @@ def test_a_template_that_drops_a_message_is_not_explained_as_if_it_were_there() 
         ([{"role": "user"}], 'must have a "role" and a "content"'),
         ([{"role": "user", "content": 3}], "must be text"),
         ([{"role": "user", "content": " "}], "is empty"),
-        ([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}], "--target"),
+        ([{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}], "`target`"),
     ],
 )
 def test_bad_messages_are_refused(messages: object, complaint: str, tmp_path: Path) -> None:

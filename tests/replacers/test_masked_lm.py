@@ -353,7 +353,9 @@ def test_a_model_without_token_texts_is_rejected_before_anything_is_loaded() -> 
 
 
 def test_options_and_cost_of_the_import() -> None:
-    with pytest.raises(InputError, match="candidates of the replacer must be a whole number from 1 to 1000000, got 0"):
+    with pytest.raises(
+        InputError, match="`candidates` of the replacer must be a whole number from 1 to 1000000, got 0"
+    ):
         make_replacer("roberta", candidates=0)
     heavy = "{'torch', 'transformers', 'huggingface_hub', 'HanTa'}"
     check = f"import sys, reagent.replacers; assert not {heavy} & set(sys.modules)"

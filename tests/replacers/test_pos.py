@@ -167,7 +167,9 @@ def test_without_the_extra_the_error_says_how_to_install_it(monkeypatch: pytest.
 
 
 def test_options_and_capabilities_are_checked() -> None:
-    with pytest.raises(InputError, match="candidates of the replacer must be a whole number from 1 to 1000000, got 0"):
+    with pytest.raises(
+        InputError, match="`candidates` of the replacer must be a whole number from 1 to 1000000, got 0"
+    ):
         make_replacer("pos", candidates=0)
     info = make_replacer("pos").info
     assert info["id"] == "pos"

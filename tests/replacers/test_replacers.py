@@ -147,7 +147,7 @@ def test_wrong_names_and_options_are_reported() -> None:
         make_replacer("sefl")
     with pytest.raises(InputError, match=r"replacer 'random' has no option 'weighted'. It has: candidates"):
         make_replacer("random", weighted=True)
-    with pytest.raises(InputError, match="candidates of the replacer must be a whole number from 1"):
+    with pytest.raises(InputError, match="`candidates` of the replacer must be a whole number from 1"):
         make_replacer("self", candidates=0)
 
 

@@ -34,7 +34,7 @@ def sample() -> Evaluation:
     )
 
 
-def shown(evaluation: Evaluation, width: int = 80, **more: object) -> str:
+def render(evaluation: Evaluation, width: int = 80, **more: object) -> str:
     console = Console(file=io.StringIO(), width=width, **({"color_system": None} | more))
     show(evaluation, console)
     return console.file.getvalue()
@@ -45,7 +45,7 @@ def row(text: str, metric: str) -> list[str]:
 
 
 def test_every_number_has_direction_error_random_and_ratio() -> None:
-    text = shown(sample())
+    text = render(sample())
     assert " ".join(row(text, "soft_nc")) == "soft_nc Hellinger higher 0.632 ± 0.010 0.267 ± 0.018 2.4"
     assert row(text, "sufficiency")[2] == "lower"
     assert row(text, "lds")[-1] == "–"
@@ -56,7 +56,7 @@ def test_every_number_has_direction_error_random_and_ratio() -> None:
 
 
 def test_skipped_metrics_are_listed_once_for_each_reason() -> None:
-    text = shown(sample())
+    text = render(sample())
     assert "skipped: pi_soft_ns, pi_soft_nc: needs eyes" in text
     assert "skipped: no_d: needs marks" in text
 
@@ -65,7 +65,7 @@ def test_flags_and_warnings_are_printed() -> None:
     flagged = Result("pi_soft_nc", "hellinger", True, 0.5, 0.1, 0.4, 0.1, 8, 8, flags=("too_few_positive",))
     targets = tuple(TargetResult(i, 0.5, 0.1, 0.4, 0.1, ("tied",) if i else ()) for i in range(3))
     several = Result("pi_soft_ns", "hellinger", True, 0.5, 0.1, 0.4, 0.1, 8, 8, flags=("tied",), targets=targets)
-    text = shown(replace(sample(), results=(flagged, several), warnings=("it was made on 'big'",)), width=300)
+    text = render(replace(sample(), results=(flagged, several), warnings=("it was made on 'big'",)), width=300)
     assert f"! pi_soft_nc: {FLAGS['too_few_positive']}" in text
     assert f"! pi_soft_ns at 2 of 3 targets: {FLAGS['tied']}" in text
     assert "it was made on 'big'" in text
@@ -73,12 +73,12 @@ def test_flags_and_warnings_are_printed() -> None:
 
 
 def test_a_sequence_level_title_has_the_number_of_tokens() -> None:
-    text = shown(replace(sample(), level="sequence", targets=(0, 5)), width=120)
+    text = render(replace(sample(), level="sequence", targets=(0, 5)), width=120)
     assert "sequence level, mean over 2 output tokens" in text
 
 
 def test_an_empty_evaluation_has_a_message() -> None:
-    assert "Nothing could be measured." in shown(replace(sample(), results=()))
+    assert "Nothing could be measured." in render(replace(sample(), results=()))
 
 
 def test_hostile_text_stays_text() -> None:
@@ -89,7 +89,7 @@ def test_hostile_text_stays_text() -> None:
         skipped=(Skipped("x", HOSTILE),),
         warnings=(HOSTILE,),
     )
-    text = shown(hostile)
+    text = render(hostile)
     assert "\x1b" not in text
     assert "\u202e" not in text
     assert "[red]" in text
@@ -97,7 +97,7 @@ def test_hostile_text_stays_text() -> None:
 
 @pytest.mark.parametrize("width", [20, 40, 200])
 def test_any_width_works(width: int) -> None:
-    assert "soft" in shown(sample(), width=width)
+    assert "soft" in render(sample(), width=width)
 
 
 def test_an_ascii_terminal_gets_ascii() -> None:
@@ -110,6 +110,6 @@ def test_an_ascii_terminal_gets_ascii() -> None:
 
 def test_numbers_of_any_size_are_printed() -> None:
     large = Result("comprehensiveness", "nats", True, 1234.5, 3.2, 0.001, 1e-9, draws=2, random_draws=2)
-    text = shown(replace(sample(), results=(large,)))
+    text = render(replace(sample(), results=(large,)))
     assert "1234.500" in text
     assert math.isfinite(large.ratio)

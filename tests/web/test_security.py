@@ -161,7 +161,7 @@ def test_a_large_body_is_413_with_and_without_content_length(tmp_path: Path) -> 
 
 
 def test_an_unfinished_request_is_408(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(security, "RECEIVED", 0.02)
+    monkeypatch.setattr(security, "RECEIVE_TIMEOUT", 0.02)
     sent: list[Any] = []
 
     async def receive() -> Any:

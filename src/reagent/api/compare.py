@@ -1,5 +1,6 @@
 """`compare`: one question, several methods."""
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -32,7 +33,7 @@ def compare(
     contrast: str | None = None,
     replacer: str | Replacer = "auto",
     replacer_options: Mapping[str, Any] | None = None,
-    seed: int = 0,
+    seed: int | None = 0,
     on_progress: NamedProgress | None = None,
 ) -> Comparison:
     """Explain `prompt` by each of `methods`: ids, ids with a preset as `id:preset`, or instances.
@@ -88,8 +89,10 @@ def build_requests(
 
     Methods that replace nothing get no replacer.
     """
-    if not methods or isinstance(methods, str):
+    if not isinstance(methods, Sequence) or isinstance(methods, str) or not methods:
         raise InputError("there is nothing to compare: give a list with at least one method")
+    if question.get("seed", 0) is None:
+        question["seed"] = secrets.randbits(32)  # one seed for all methods
     unused = dict(options or {})
     requests: dict[str, ExplainRequest] = {}
     for method in methods:

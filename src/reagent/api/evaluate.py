@@ -51,6 +51,9 @@ def evaluate_together(
     on_progress: ProgressCallback | None = None,
 ) -> list[Evaluation]:
     """Evaluate several explanations of one text, on equal draws and in common batches."""
+    for explanation in explanations:
+        if not isinstance(explanation, Explanation):
+            raise InputError(f"evaluate needs an Explanation, got a {type(explanation).__name__}")
     if not explanations:
         raise InputError("there is no explanation to evaluate: give at least one")
     config = config or EvaluationConfig()

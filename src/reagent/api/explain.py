@@ -29,9 +29,49 @@ from reagent.views.notebook import notebook_bar
 
 
 @overload
-def explain(model: Any, prompt: str | Chat, **arguments: Any) -> Explanation: ...
+def explain(
+    model: Any,
+    prompt: str | Chat,
+    *,
+    target: str | None = None,
+    max_new_tokens: int = 10,
+    stride: int = 1,
+    units: str | Sequence[str] = "token",
+    prompt_spans: Sequence[Span] | None = None,
+    target_span: str | None = None,
+    contrast: str | None = None,
+    what_if: bool = False,
+    method: str | Method = "reagent",
+    preset: str | None = None,
+    replacer: str | Replacer = "auto",
+    replacer_options: Mapping[str, Any] | None = None,
+    seed: int | None = 0,
+    on_progress: ProgressCallback | None = None,
+    on_answer: Callable[[str], None] | None = None,
+    **options: Any,
+) -> Explanation: ...
 @overload
-def explain(model: Any, prompt: Sequence[str] | Sequence[Chat], **arguments: Any) -> "Explanations": ...
+def explain(
+    model: Any,
+    prompt: Sequence[str] | Sequence[Chat],
+    *,
+    target: str | Sequence[str | None] | None = None,
+    max_new_tokens: int = 10,
+    stride: int = 1,
+    units: str | Sequence[str] = "token",
+    prompt_spans: Sequence[Span] | None = None,
+    target_span: str | None = None,
+    contrast: str | None = None,
+    what_if: bool = False,
+    method: str | Method = "reagent",
+    preset: str | None = None,
+    replacer: str | Replacer = "auto",
+    replacer_options: Mapping[str, Any] | None = None,
+    seed: int | None = 0,
+    on_progress: ProgressCallback | None = None,
+    on_answer: Callable[[str], None] | None = None,
+    **options: Any,
+) -> "Explanations": ...
 def explain(
     model: Any,
     prompt: Any,
@@ -127,7 +167,8 @@ class Explanations(Sequence[Explanation]):
         on_progress: ProgressCallback | None = None,
         on_answer: Callable[[str], None] | None = None,
     ) -> None:
-        self._model, self._requests, self._callbacks = model, list(requests), (on_progress, on_answer)
+        self._model, self._requests = model, list(requests)
+        self._on_progress, self._on_answer = on_progress, on_answer
         self._explanations: dict[int, Explanation] = {}
 
     def __len__(self) -> int:
@@ -142,8 +183,15 @@ class Explanations(Sequence[Explanation]):
             return [self[i] for i in range(*index.indices(len(self)))]
         i = range(len(self))[index]
         if i not in self._explanations:
-            self._explanations[i] = run(self._model, self._requests[i], *self._callbacks)
+            self._explanations[i] = run(self._model, self._requests[i], self._report_from(i), self._on_answer)
         return self._explanations[i]
+
+    def _report_from(self, index: int) -> ProgressCallback | None:
+        """The progress callback, with the index of the prompt and their number."""
+        on_progress = self._on_progress
+        if on_progress is None:
+            return None
+        return lambda progress: on_progress(replace(progress, prompt=index, prompts=len(self)))
 
     def __repr__(self) -> str:
         return f"<{len(self)} explanations, {len(self._explanations)} computed>"
@@ -246,6 +294,8 @@ class CostMeter:
         """Make proposals and record how many passes they took."""
         before = self.meter.forward_passes
         proposals = propose()
+        if not isinstance(proposals, Proposals):
+            raise InputError(f"the replacer must return Proposals, got a {type(proposals).__name__}")
         self.proposals = self.meter.forward_passes - before + proposals.auxiliary_passes
         return proposals
 
@@ -268,16 +318,24 @@ class CostMeter:
 
 # --- the arguments of explain ---
 
+# Names that users of the command line or of other tools may expect.
+_RENAMED = {
+    "span": "target_span",
+    "spans": "prompt_spans",
+    "unit": "units",
+    "levels": "units",
+    "progress": "on_progress",
+}
+
 
 def _check_options(method: str | Method, preset: str | None, options: Mapping[str, Any]) -> None:
-    """An unknown keyword is a typo of an argument of `explain` or of an option of the method: say which."""
+    """Report an unknown keyword as a typo of an argument or of an option."""
     configured, info = make_method(method, preset)
     allowed = list(getattr(configured, "__dataclass_fields__", ()))
     for name in options:
         if name not in allowed:
             arguments = [argument for argument in signature(explain).parameters if argument != "options"]
-            names = [*arguments[2:], *allowed]
-            close = [known for known in names if name in known] or get_close_matches(name, names, n=1)
+            close = [_RENAMED[name]] if name in _RENAMED else get_close_matches(name, [*arguments[2:], *allowed], n=1)
             guess = f", did you mean {close[0]!r}?" if close else "."
             raise InputError(
                 f"explain has no argument {name!r}{guess} Arguments: {', '.join(arguments[2:])}; "
@@ -287,16 +345,23 @@ def _check_options(method: str | Method, preset: str | None, options: Mapping[st
 
 def _several(prompt: Any) -> Sequence[Any] | None:
     """The prompts of a list of texts or chats; None for one text or one chat."""
+    prompt = prompt.tolist() if isinstance(prompt, np.ndarray) else prompt
     if isinstance(prompt, str) or not isinstance(prompt, Sequence) or not prompt:
         return None
-    return None if all(isinstance(one, Mapping) for one in prompt) else prompt
+    if all(isinstance(one, Mapping) for one in prompt):
+        return None
+    if all(isinstance(one, str | Sequence) for one in prompt):
+        return prompt
+    raise InputError("a list of prompts must contain only texts and chats; a chat is a list of messages")
 
 
 def _targets(target: Any, count: int | None) -> list[str | None]:
     if target is None or isinstance(target, str):
         return [target] * (count or 1)
     if count is None:
-        raise InputError(f"target must be a text, got {target!r}: give a list of targets with a list of prompts")
+        raise InputError(f"`target` must be a text, got {target!r}: give a list of targets with a list of prompts")
+    if not isinstance(target, Sequence):
+        raise InputError(f"`target` must be a text or a list of texts, got {target!r}")
     if len(target) != count:
         raise InputError(f"there are {count} prompts and {len(target)} targets: give one target for each prompt")
     return list(target)

@@ -21,7 +21,7 @@ def read_case(model: Model, prompt: str | Chat, target: str | None, contrast: st
     if contrast is None:
         return case
     if contrast == case.completion:
-        raise InputError(f"contrast is the model's own output, {contrast!r}: give another text")
+        raise InputError(f"`contrast` is the model's own output, {contrast!r}: give another text")
     other = _read(model, prompt, contrast, max_new_tokens)
     pairs = zip(case.output, other.output, strict=False)
     index = next((i for i, (one, two) in enumerate(pairs) if one.ids != two.ids), None)
@@ -49,9 +49,9 @@ def find_target_span(case: Case, text: str) -> Span:
     """The characters of a phrase of the output."""
     start = case.completion.find(text)
     if start < 0:
-        raise InputError(f"target_span {text!r} is not in the output {case.completion!r}: give a phrase of the output")
+        raise InputError(f"`target_span` {text!r} is not in the output {case.completion!r}: give a phrase of it")
     if case.completion.find(text, start + 1) >= 0:
-        raise InputError(f"target_span {text!r} is in the output more than once: give more of the text around it")
+        raise InputError(f"`target_span` {text!r} is in the output more than once: give more of the text around it")
     return start, start + len(text)
 
 

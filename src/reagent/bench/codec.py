@@ -44,7 +44,7 @@ def pack_explanation(why: Explanation) -> tuple[bytes, bytes]:
     shared = {name: _compact(data.pop(name)) for name in _SHARED}
     for rows in (data, *data["levels"]):
         for name in _ROWS:
-            rows[name] = rows[name] and [_rounded(row, _digits(name)) for row in rows[name]]
+            rows[name] = rows[name] and [_round_row(row, _digits(name)) for row in rows[name]]
     explained = explained_rows(why)
     if len(explained) < len(why.output):
         data |= {name: data[name] and [data[name][t] for t in explained] for name in _ROWS}
@@ -145,7 +145,7 @@ def _digits(name: str) -> int:
     return ERROR_DIGITS if name.endswith("stderr") else DIGITS
 
 
-def _rounded(row: list[float], digits: int) -> list[float]:
+def _round_row(row: list[float], digits: int) -> list[float]:
     return [_round(value, digits) for value in row]
 
 

@@ -40,7 +40,7 @@ def lock(path: Path) -> Any:
         held.acquire(timeout=0)
     except Timeout as error:
         raise FileError(
-            f"another run is writing {str(path)!r}: wait for it, or give another file (and --shard 1/2, --shard 2/2 "
+            f"another run is writing {str(path)!r}: wait for it, or give another file (and a shard, 1/2 and 2/2, "
             "to share the work)"
         ) from error
     except OSError as error:
@@ -98,7 +98,7 @@ def translate_errors(path: Path, act: Callable[[], T]) -> T:
             ) from error
         raise FileError(f"cannot use {str(path)!r}: {error}; give a file on a disk that can be written") from error
     except sqlite3.DatabaseError as error:
-        raise _damaged(path, error) from error
+        raise _damage_error(path, error) from error
 
 
 def translate_decoding_errors(path: Path, act: Callable[[], T]) -> T:
@@ -106,8 +106,8 @@ def translate_decoding_errors(path: Path, act: Callable[[], T]) -> T:
     try:
         return act()
     except (zlib.error, ValueError, KeyError, TypeError) as error:
-        raise _damaged(path, error) from error
+        raise _damage_error(path, error) from error
 
 
-def _damaged(path: Path, error: Exception) -> FileError:
+def _damage_error(path: Path, error: Exception) -> FileError:
     return FileError(f"{str(path)!r} is damaged or holds no benchmark ({error}): restore a copy, or give another file")

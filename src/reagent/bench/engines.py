@@ -37,14 +37,14 @@ class LocalEngine:
     worker: Worker | None = None
 
     def inspect(self, model: ModelConfig, filters: Sequence[Filter]) -> ModelRecord:
-        return self._of(model).inspect(filters)
+        return self._worker_for(model).inspect(filters)
 
     def run_jobs(self, model: ModelConfig, jobs: Iterable[Job]) -> Iterator[JobResult]:
-        worker = self._of(model)
+        worker = self._worker_for(model)
         for job in jobs:
             yield worker.do(job)
 
-    def _of(self, model: ModelConfig) -> Worker:
+    def _worker_for(self, model: ModelConfig) -> Worker:
         if self.worker is None or self.worker.model != model:
             self.worker = None  # free the last model before loading the next
             self.worker = Worker(model)
@@ -139,7 +139,7 @@ def make_engine(name: str, workers: int | None = None, address: str | None = Non
         require_ray()
         return RayEngine(workers, address)
     if workers is not None or address is not None:
-        raise InputError("only the engine 'ray' has workers and an address: give --engine ray, or leave them out")
+        raise InputError("only the engine 'ray' has workers and an address: use that engine, or leave them out")
     return LocalEngine()
 
 
@@ -147,5 +147,7 @@ def require_ray() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise InputError("the engine 'ray' needs Ray: pip install 'reagent-lm[ray]', or use --engine local") from error
+        raise InputError(
+            "the engine 'ray' needs Ray: pip install 'reagent-lm[ray]', or use the engine 'local'"
+        ) from error
     return ray

@@ -42,7 +42,7 @@ def estimate_job(job: Job) -> Workload:
     length = len(job.example.prompt) / CHARACTERS
     outputs = 1 if job.example.target is not None else job.max_new_tokens
     targets = len(range(0, outputs, job.stride))
-    explained = [cell.config for cell in job.cells if cell.config.label not in job.given]
+    explained = [cell.config for cell in job.cells if cell.config.label not in job.stored_explanations]
     longest: dict[str, float] = {}
     for config in explained:  # shorter runs of the same method are free
         info = config.info

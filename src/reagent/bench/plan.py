@@ -47,7 +47,7 @@ class Job:
     metrics: tuple[str, ...]
     settings: Mapping[str, Any]
     cells: tuple[PlannedCell, ...]
-    given: Mapping[str, Explanation]  # by label: stored explanations, which are only evaluated
+    stored_explanations: Mapping[str, Explanation]  # by label; these are only evaluated
 
     @property
     def own_seed(self) -> int:
@@ -64,35 +64,35 @@ class Source:
     """A dataset of a suite, loaded."""
 
     data: DatasetConfig
-    whole: Dataset
+    dataset: Dataset
     seed: int
     filters: bool = True  # whether a model gets only examples that it answers
 
     @property
     def is_filtered(self) -> bool:
         """Whether the examples depend on the model."""
-        return self.filters and any(one.plain is not None or one.target is None for one in self.whole.examples)
+        return self.filters and any(one.plain is not None or one.target is None for one in self.dataset.examples)
 
     def size(self, limit: int | None) -> int | None:
-        own = self.whole.usual_size if self.data.size is None else self.data.size
+        own = self.dataset.usual_size if self.data.size is None else self.data.size
         sizes = [size for size in (own, limit) if size is not None]
         return min(sizes) if sizes else None
 
     def name(self, limit: int | None) -> str:
         """The name under which the store keeps the filtered examples."""
-        return f"{self.whole.id}@{self.whole.revision} {self.size(limit)} of seed {self.seed}"
+        return f"{self.dataset.id}@{self.dataset.revision} {self.size(limit)} of seed {self.seed}"
 
     def possible_ids(self) -> list[str]:
         """The ids of the examples that any run of the suite may use."""
-        chosen = self.whole if self.is_filtered else sample(self.whole, self.size(None), self.seed)
+        chosen = self.dataset if self.is_filtered else sample(self.dataset, self.size(None), self.seed)
         return [example.id for example in chosen.examples]
 
     def examples(self, limit: int | None, record: ModelRecord | None) -> Sequence[Example]:
         """The examples to use; of a filtered dataset before the model is inspected, an upper bound."""
         if self.is_filtered and record is not None:
             targets = dict(record.examples[self.name(limit)])
-            return [replace(one, target=targets[one.id]) for one in self.whole.examples if one.id in targets]
-        return sample(self.whole, self.size(limit), self.seed).examples
+            return [replace(one, target=targets[one.id]) for one in self.dataset.examples if one.id in targets]
+        return sample(self.dataset, self.size(limit), self.seed).examples
 
 
 def load_sources(suite: Suite, estimate_only: bool = False) -> list[Source]:
@@ -103,14 +103,14 @@ def load_sources(suite: Suite, estimate_only: bool = False) -> list[Source]:
     sources = []
     for data in suite.datasets:
         try:
-            whole = load_dataset(data.id, data.source)
+            dataset = load_dataset(data.id, data.source)
         except ReagentError:
             if not estimate_only or data.source is None:
                 raise
-            whole = _repeat_examples(load_dataset(data.id), data.size)
+            dataset = _repeat_examples(load_dataset(data.id), data.size)
         changes = {name: value for name in ("max_new_tokens", "stride") if (value := getattr(data, name)) is not None}
-        sources.append(Source(data, replace(whole, **changes), suite.sample_seed, suite.kind != "prompts"))
-    ids = [source.whole.id for source in sources]
+        sources.append(Source(data, replace(dataset, **changes), suite.sample_seed, suite.kind != "prompts"))
+    ids = [source.dataset.id for source in sources]
     for name in ids:
         if ids.count(name) > 1:
             raise InputError(f"suite {suite.name!r} has two datasets that are called {name!r}: rename a file")
@@ -128,8 +128,8 @@ def _repeat_examples(bundled: Dataset, size: int | None) -> Dataset:
 def suite_filter(suite: Suite, sources: Sequence[Source]) -> Callable[[Place], bool]:
     """A function that tests whether a place belongs to the current suite."""
     models = {model.id for model in suite.models}
-    examples = {source.whole.id: set(source.possible_ids()) for source in sources}
-    labels = {source.whole.id: {config.label for config in suite.methods_for(source.data.id)} for source in sources}
+    examples = {source.dataset.id: set(source.possible_ids()) for source in sources}
+    labels = {source.dataset.id: {config.label for config in suite.methods_for(source.data.id)} for source in sources}
 
     def belongs(place: Place) -> bool:
         model, dataset, example, label, seed = place
@@ -153,12 +153,12 @@ def plan_jobs(
         for example in examples:
             used = [c for c in configs if rank[example.id] < c.sizes.get(source.data.id, len(rank))]
             for seed in suite.seeds:
-                whole = source.whole
+                dataset = source.dataset
                 job = Job(
-                    suite.name, model, info, whole.id, whole.level, whole.max_new_tokens, whole.stride, example, seed,
-                    suite.metrics, suite.settings, (), {},
+                    suite.name, model, info, dataset.id, dataset.level, dataset.max_new_tokens, dataset.stride,
+                    example, seed, suite.metrics, suite.settings, (), {},
                 )  # fmt: skip
-                cells = tuple(_plan_cell(job, config, whole.revision, replacer) for config in used)
+                cells = tuple(_plan_cell(job, config, dataset.revision, replacer) for config in used)
                 jobs += [replace(job, cells=cells)] if cells else []
     return jobs
 

@@ -111,8 +111,8 @@ def _write_facts(store: Store, suite: Suite, sources: Sequence[Source]) -> None:
         )
     now = datetime.now(UTC).isoformat(timespec="seconds")
     datasets = {
-        source.whole.id: {
-            name: getattr(source.whole, name) for name in ("source", "revision", "licence", "level", "stride")
+        source.dataset.id: {
+            name: getattr(source.dataset, name) for name in ("source", "revision", "licence", "level", "stride")
         }
         for source in sources
     }
@@ -174,10 +174,10 @@ class _ModelRun:
 
     def _note_dropped_examples(self) -> None:
         for source in self.sources:
-            wanted_size = min(source.size(self.selection.limit) or len(source.whole), len(source.whole))
+            wanted_size = min(source.size(self.selection.limit) or len(source.dataset), len(source.dataset))
             answered = len(source.examples(self.selection.limit, self._record))
             if answered < wanted_size:
-                all_examples = f"{len(source.whole)} examples of {source.whole.id}"
+                all_examples = f"{len(source.dataset)} examples of {source.dataset.id}"
                 self.progress.notes.append(f"{self.model.id} answers {answered} of {all_examples}: only these are used")
 
     def missing(self) -> list[Job]:
@@ -226,7 +226,7 @@ class _ModelRun:
         """With the stored explanations, which were made for other metrics."""
         assert self.store is not None
         stored = {cell.config.label: self.store.explanation(cell.explained) for cell in job.cells}
-        return replace(job, given={label: why for label, why in stored.items() if why is not None})
+        return replace(job, stored_explanations={label: why for label, why in stored.items() if why is not None})
 
     def _write(self, job: Job, done: JobResult) -> None:
         assert self.store is not None

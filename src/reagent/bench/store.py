@@ -179,7 +179,7 @@ class Store:
         if self._lock is None:
             raise FileError(f"{str(self.path)!r} is open for reading only")
 
-        def whole() -> None:
+        def commit_all() -> None:
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 act()
@@ -189,7 +189,7 @@ class Store:
                     self._database.execute("ROLLBACK")
                 raise
 
-        translate_errors(self.path, whole)
+        translate_errors(self.path, commit_all)
 
     def _all(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
         return translate_errors(self.path, lambda: self._database.execute(query, values).fetchall())

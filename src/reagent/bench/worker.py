@@ -46,7 +46,7 @@ class Worker:
         """The provenance of the model and its examples of filtered datasets; `sources` are (name, source, size)."""
         model = self._load()
         try:
-            kept = {name: filter_examples(source.whole, model, size, source.seed) for name, source, size in sources}
+            kept = {name: filter_examples(source.dataset, model, size, source.seed) for name, source, size in sources}
         except Exception as error:  # a model that loads but does not answer
             raise ModelLoadError(describe_error(error)) from error
         return ModelRecord(
@@ -132,7 +132,7 @@ def describe_error(error: BaseException) -> str:
 
 def _explain_all(model: Loaded, job: Job) -> tuple[dict[str, Explanation], dict[str, str], dict[str, float]]:
     """By label: explanations, errors, and seconds."""
-    explanations, failed = dict(job.given), dict[str, str]()
+    explanations, failed = dict(job.stored_explanations), dict[str, str]()
     seconds = {label: why.cost.seconds for label, why in explanations.items()}
     missing = [cell.config for cell in job.cells if cell.config.label not in explanations]
     if missing:

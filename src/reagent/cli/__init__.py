@@ -19,14 +19,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-FLAGS = {  # of Python arguments that are spelled otherwise on the command line
-    "max_new_tokens": "--max-new-tokens",
+FLAGS = {  # of Python arguments whose flag has another name
     "prompt_spans": "--spans",
     "target_span": "--span",
-    "what_if": "--what-if",
+    "units": "--unit or --levels",
     "replacer_options": "--candidates, --masked-lm and --weighted",
-    "max_steps": "--max-steps",
-    "top_k": "--top-k",
+    "model": "--masked-lm",
 }
 
 
@@ -104,9 +102,11 @@ def _explain_failure(error: Exception) -> int:
 
 
 def _with_flags(message: str) -> str:
-    """Library messages name Python arguments; here they become the flags of the command line.
+    """Library messages name Python arguments in backticks; here they become the flags of the command line.
 
-    >>> _with_flags("max_new_tokens must be at least 1, got 0")
+    >>> _with_flags("`max_new_tokens` must be at least 1, got 0")
     '--max-new-tokens must be at least 1, got 0'
+    >>> _with_flags("give `target_span` or `contrast`, not both")
+    'give --span or --contrast, not both'
     """
-    return re.sub(rf"(?<![\w'-])({'|'.join(FLAGS)})(?![\w'])", lambda match: FLAGS[match.group()], message)
+    return re.sub(r"`([a-z_]+)`", lambda match: FLAGS.get(match[1], f"--{match[1].replace('_', '-')}"), message)

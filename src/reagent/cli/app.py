@@ -6,7 +6,7 @@ import typer
 
 from reagent._version import __version__
 from reagent.cli.bench import bench_app
-from reagent.cli.catalog import datasets, methods, models_app, replacers
+from reagent.cli.catalog import datasets, methods, metrics, models_app, replacers
 from reagent.cli.compare import compare
 from reagent.cli.evaluate import evaluate
 from reagent.cli.explain import explain, show
@@ -44,6 +44,7 @@ app.command()(evaluate)
 app.command()(serve)
 app.command()(methods)
 app.command()(replacers)
+app.command()(metrics)
 app.command()(datasets)
 app.add_typer(models_app, name="models")
 app.add_typer(bench_app, name="bench")

@@ -51,7 +51,10 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print an upper bou
 
 # --- the question ---
 
-Unit = Annotated[str, typer.Option(help="The unit that is replaced and scored: token, word, sentence or paragraph.")]
+Unit = Annotated[
+    str,
+    typer.Option("--unit", "--units", help="The unit that is replaced and scored: token, word, sentence or paragraph."),
+]
 Spans = Annotated[
     Path | None,
     typer.Option(

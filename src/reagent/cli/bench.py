@@ -18,7 +18,7 @@ bench_app = typer.Typer(
     rich_markup_mode=None,
 )
 
-Out = Annotated[Path, typer.Option("--out", metavar="F.sqlite", help="Results; run again to go on where it stopped.")]
+Out = Annotated[Path, typer.Option("--out", metavar="F.sqlite", help="Results; run again to resume.")]
 EngineName = Annotated[str, typer.Option("--engine", help="local: in this process; ray: on workers.")]
 Workers = Annotated[int | None, typer.Option(metavar="N", help="ray: how many workers; by default, GPUs or cores.")]
 Address = Annotated[
@@ -26,9 +26,9 @@ Address = Annotated[
 ]
 Limit = Annotated[int | None, typer.Option(metavar="N", help="Only N examples of each dataset.")]
 Shard = Annotated[
-    str | None, typer.Option(metavar="i/n", help="Only the i-th of n parts, as 1/2; join them with bench merge.")
+    str | None, typer.Option(metavar="i/n", help="Only the i-th of n parts, as 1/2; merge them with bench merge.")
 ]
-RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Also do again what failed before.")]
+RetryFailed = Annotated[bool, typer.Option("--retry-failed", help="Also repeat failed cells.")]
 BatchSize = Annotated[int | None, typer.Option(metavar="N", help="Tokens computed at once (2048).")]
 
 
@@ -179,12 +179,12 @@ def suites(
 ) -> None:
     """List the suites, or print one to change it."""
     from reagent.bench.suite import load_suite
-    from reagent.bench.suite import suites as known
+    from reagent.bench.suite import suites as all_suites
 
     if name is not None:
         typer.echo(load_suite(name).text, nl=False)
         return
-    for one in known():
+    for one in all_suites():
         typer.echo(f"{one}: {load_suite(one).summary}")
     typer.echo("Also: a .toml file; print one of these with `reagent bench suites NAME` and change it.")
 
@@ -229,9 +229,9 @@ def _run(
     from reagent.bench.runner import run
     from reagent.cli.progress import run_progress_bar
 
-    made = make_engine(engine, workers, address)
-    with run_progress_bar(f"running {suite.name}", quiet) as look:
-        progress = run(suite, out, made, selection, look)
+    chosen = make_engine(engine, workers, address)
+    with run_progress_bar(f"running {suite.name}", quiet) as on_progress:
+        progress = run(suite, out, chosen, selection, on_progress)
     if not quiet:
         typer.echo("\n".join([*progress.notes, _summary(progress, out)]), err=True)
 
@@ -244,7 +244,7 @@ def _summary(progress: "RunProgress", out: Path) -> str:
 
 
 def _estimate(suite: "Suite", jobs: dict[str, Any]) -> str:
-    """What a run would take, one line for each model."""
+    """The estimated cost of a run, one line for each model."""
     from reagent.bench.estimate import estimate_jobs, hours_on_gpu, measure_speed
 
     lines = [f"{suite.name}: {suite.summary}"] + ([f"needs {suite.needs}"] if suite.needs else [])

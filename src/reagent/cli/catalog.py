@@ -14,10 +14,9 @@ models_app = typer.Typer(
 
 def methods() -> None:
     """List the attribution methods, their presets and options, what they need from a model and what they cost."""
-    from reagent.methods import find_method, method_names
+    from reagent.methods import list_methods
 
-    for name in method_names():
-        entry = find_method(name)
+    for name, entry in list_methods().items():
         typer.echo(f"{name}: {entry.summary}")
         typer.echo(f"    needs: {entry.needs}; forward passes: {entry.cost}")
         for preset, (settings, summary) in entry.presets.items():
@@ -29,22 +28,29 @@ def methods() -> None:
 
 def replacers() -> None:
     """List the sources of replacements."""
-    from reagent.replacers import choose_automatic, find_replacer, replacer_names
+    from reagent.replacers import choose_automatic, list_replacers
 
-    for name in replacer_names():
-        entry = find_replacer(name)
+    for name, entry in list_replacers().items():
         values = ", ".join(f"{key}={value}" for key, value in entry.replacer.info.items() if key != "id")
         typer.echo(f"{name}: {entry.summary} ({values})")
     typer.echo(f"auto: the best available one, here {choose_automatic()}")
 
 
+def metrics() -> None:
+    """List the metrics: what they measure, what they need and what they do not detect."""
+    from reagent.metrics import list_metrics
+
+    for name, metric in list_metrics().items():
+        better = "higher" if metric.higher_is_better else "lower"
+        typer.echo(f"{name}: {metric.summary} ({better} is better)")
+        typer.echo(f"    needs: {metric.needs}; does not detect: {metric.blind_to}")
+
+
 def datasets() -> None:
     """List the datasets: bundled samples with size and licence, and the source of the complete data."""
-    from reagent.data import dataset_names, find_dataset
+    from reagent.data import list_datasets
 
-    for name in dataset_names():
-        entry = find_dataset(name)
-        assert entry is not None
+    for name, entry in list_datasets().items():
         bundled = entry.load()
         words = [len(example.prompt.split()) for example in bundled.examples]
         groups = len({example.group for example in bundled.examples})
@@ -64,6 +70,7 @@ def models(context: typer.Context) -> None:
     if context.invoked_subcommand is not None:
         return
     from reagent.models import bundled
+    from reagent.plugins import plugin_names
 
     for entry in bundled.list_models():
         typer.echo(f"{entry.name}: {entry.description} ({entry.licence})")
@@ -71,6 +78,8 @@ def models(context: typer.Context) -> None:
             typer.echo(f"    cached: {entry.folder} ({entry.bytes / 1e6:.0f} MB)")
         else:
             typer.echo(f"    not cached: fetched on first use, or now with `reagent models pull {entry.name}`")
+    for name in plugin_names("models"):
+        typer.echo(f"{name}: from an installed package")
     typer.echo("Also: hub ids and folders of causal language models for transformers, .gguf files, and servers by URL.")
 
 

@@ -66,13 +66,13 @@ def compare(
     from reagent.api.compare import build_requests, run_all
     from reagent.cli.parsing import QuestionOptions, check_outputs, load_model, replacer_arguments, server_options
     from reagent.cli.progress import progress_bar
-    from reagent.methods import method_names
+    from reagent.methods import list_methods
 
     question = QuestionOptions(
         prompt, file, target, max_new_tokens, unit, spans, marked, None, span, contrast, chat, system, messages, token,
         seed,
     )  # fmt: skip
-    chosen = method_names() if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]
+    chosen = list(list_methods()) if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]
     requests = build_requests(
         methods=chosen,
         options=_by_method(settings),

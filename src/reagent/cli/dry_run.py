@@ -17,16 +17,16 @@ LONG_RUN = 1000  # requests from which a run is announced
 def estimate(model: "Model", request: "ExplainRequest") -> str:
     """A table of requests and tokens, for each way of scoring."""
     if not _is_server(model):
-        passes = _rehearsed(model, request).meter
+        passes = _run_dry(model, request).meter
         return f"at most {passes.forward_passes:,} forward passes over {passes.tokens:,} tokens, computed here"
-    found, own = _rehearsed(model, request), model.info["backend"]
+    dry_run, own = _run_dry(model, request), model.info["backend"]
     lines = [f"{'at most':<38}{'requests':>12}{'tokens sent':>14}{'received':>12}"]
-    for name, tally, here in (
-        ("with echoed prompt log-probabilities", found.echo, "of the prompt" in own),
-        ("with next-token log-probabilities", found.next_token, "next token" in own),
+    for name, cost, here in (
+        ("with echoed prompt log-probabilities", dry_run.echo, "of the prompt" in own),
+        ("with next-token log-probabilities", dry_run.next_token, "next token" in own),
     ):
         this = "   ← this server" if here else ""
-        lines.append(f"{name:<38}{tally.requests:>12,}{tally.tokens:>14,}{tally.requests:>12,}{this}")
+        lines.append(f"{name:<38}{cost.requests:>12,}{cost.tokens:>14,}{cost.requests:>12,}{this}")
     return "\n".join([*lines, "and one request for the output, unless a target is given"])
 
 
@@ -34,13 +34,13 @@ def announce(model: "Model", request: "ExplainRequest", quiet: bool) -> None:
     """Log the cost of a long run on a server."""
     if quiet or not _is_server(model):
         return
-    found = _rehearsed(model, request)
-    tally = found.echo if "of the prompt" in model.info["backend"] else found.next_token
-    if tally.requests >= LONG_RUN:
+    dry_run = _run_dry(model, request)
+    cost = dry_run.echo if "of the prompt" in model.info["backend"] else dry_run.next_token
+    if cost.requests >= LONG_RUN:
         logger.info(
             "at most %s requests with %s tokens; --dry-run prints this and stops",
-            f"{tally.requests:,}",
-            f"{tally.tokens:,}",
+            f"{cost.requests:,}",
+            f"{cost.tokens:,}",
         )
 
 
@@ -50,7 +50,7 @@ def count_requests(model: "Model") -> Callable[[], str] | None:
     return (lambda: f" ({model.meter.requests - before:,} requests)") if _is_server(model) else None
 
 
-def _rehearsed(model: "Model", request: "ExplainRequest") -> "DryRunModel":
+def _run_dry(model: "Model", request: "ExplainRequest") -> "DryRunModel":
     from reagent.api.explain import run
     from reagent.models.dry_run import DryRunModel
 

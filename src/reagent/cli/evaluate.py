@@ -52,7 +52,7 @@ def evaluate(
         int | None, typer.Option(metavar="N", help="ante, no_d: the number of units in the rationale (5).")
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Only write the file asked for.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Only write the requested file.")] = False,
 ) -> None:
     """Measure how faithful a saved explanation is to its model."""
     from reagent.api.evaluate import evaluate_together
@@ -82,7 +82,7 @@ def evaluate(
         check_writable(str(json))
     name = model or str(why.model.get("id") or "")
     if not name:
-        raise InputError(f"{str(file)!r} does not say which model it explains: give one with --model")
+        raise InputError(f"{str(file)!r} does not name the model that it explains: give one with --model")
     options = server_options(tokenizer, cache, concurrency, rate, recover, server)
     loaded = load_model(name, device, dtype, revision, quiet, options)
     with progress_bar("evaluating", quiet) as on_progress:

@@ -39,7 +39,7 @@ def explain(
     span: o.Phrase = None,
     contrast: o.Contrast = None,
     what_if: Annotated[
-        bool, typer.Option("--what-if", help="Also show what the model says under the strongest replacement.")
+        bool, typer.Option("--what-if", help="Also show the output of the model under the strongest replacement.")
     ] = False,
     chat: o.Chat = False,
     system: o.System = None,
@@ -144,7 +144,7 @@ def show(
     html: o.Html = None,
     png: o.Png = None,
     token: o.OutputToken = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Only write the files asked for.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Only write the requested files.")] = False,
 ) -> None:
     """Show a saved explanation."""
     from reagent.cli.parsing import check_outputs

@@ -17,7 +17,7 @@ NEW_TOKENS = 10
 
 @dataclass(frozen=True)
 class QuestionOptions:
-    """The options with which `explain` and `compare` say what is asked."""
+    """The options of the question that `explain` and `compare` share."""
 
     prompt: str | None = None
     file: Path | None = None
@@ -71,7 +71,7 @@ class QuestionOptions:
 
     def _parts(self, text: str) -> tuple[str, list[Span] | None]:
         if self.spans is not None and self.with_marks:
-            raise InputError("give --spans or --marked, not both: each says which parts to score")
+            raise InputError("give --spans or --marked, not both: each selects the parts to score")
         if self.with_marks:
             return parse_marks(text)
         return text, None if self.spans is None else read_spans(self.spans)

@@ -80,7 +80,7 @@ def serve(
 
 
 def require_web() -> None:
-    """Say in one line what to install."""
+    """Raise an error that names the packages to install."""
     try:
         import fastapi  # noqa: F401
         import uvicorn  # noqa: F401

@@ -14,7 +14,7 @@ assets/        the bundled samples and their sources
 
 from reagent.data.base import Dataset, Example, sample
 from reagent.data.filters import filter_examples, keep_answered, keep_predicted
-from reagent.data.registry import DATASETS, DatasetInfo, dataset_names, find_dataset, load_dataset
+from reagent.data.registry import DATASETS, DatasetInfo, dataset_names, find_dataset, list_datasets, load_dataset
 
 __all__ = [
     "DATASETS",
@@ -26,6 +26,7 @@ __all__ = [
     "find_dataset",
     "keep_answered",
     "keep_predicted",
+    "list_datasets",
     "load_dataset",
     "sample",
 ]

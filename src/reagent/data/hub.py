@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reagent.data.readers import TABLES, Row, bundled, read_rows
+from reagent.data.readers import TABLES, Row, bundled_path, read_rows
 from reagent.errors import FetchError, FileError, InputError
 from reagent.models._transformers import shorten_message
 
@@ -27,7 +27,7 @@ class Location:
 def rows_from(source: str | None, location: Location) -> tuple[str, Iterator[Row]]:
     """The name and the rows of a source: `bundled`, a file, a hub id, or `hub` for the dataset's own id."""
     if source in (None, "bundled"):
-        return "bundled", read_rows(bundled(location.sample))
+        return "bundled", read_rows(bundled_path(location.sample))
     assert source is not None
     path = Path(source).expanduser()
     if path.suffix.lower() in TABLES or path.is_file():

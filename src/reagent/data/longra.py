@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reagent.data.base import Dataset, Example, revision_of
-from reagent.data.readers import TABLES, Row, bundled, read_examples, read_rows
+from reagent.data.readers import TABLES, Row, bundled_path, read_examples, read_rows
 from reagent.data.user_files import read_example
 from reagent.errors import FileError
 
@@ -49,7 +49,7 @@ def load_longra(source: str | None = None) -> Dataset:
     `prompt`, `target` and optionally `antecedent` and `distractor`.
     """
     if source in (None, "bundled"):
-        name, examples = "bundled", tuple(_fill_all(read_rows(bundled(_PAIRS))))
+        name, examples = "bundled", tuple(_fill_all(read_rows(bundled_path(_PAIRS))))
     else:
         assert source is not None
         name, examples = source, _from_file(source)
@@ -74,14 +74,14 @@ def _from_file(source: str) -> tuple[Example, ...]:
         )
     rows = list(read_rows(path))
     if rows and "prompt" in rows[0].fields:
-        return read_examples(source, rows, _whole)
+        return read_examples(source, rows, _read_example)
     examples = tuple(_fill_all(iter(rows)))
     if not examples:
         raise FileError(f"{source} holds no example: it is empty")
     return examples
 
 
-def _whole(row: Row) -> Example | None:
+def _read_example(row: Row) -> Example | None:
     """An example with its own prompt; its plain form is the prompt without the distractor."""
     example = read_example(row)
     if example is None:
@@ -106,7 +106,7 @@ def _fill_all(rows: Iterator[Row]) -> Iterator[Example]:
 
 def _templates() -> dict[str, list[Template]]:
     templates: dict[str, list[Template]] = {}
-    for row in read_rows(bundled(_TEMPLATES)):
+    for row in read_rows(bundled_path(_TEMPLATES)):
         of_relation = templates.setdefault(row.fields["relation"], [])
         unfit = frozenset(row.fields["unfit"].split(","))
         of_relation.append(Template(len(of_relation) + 1, row.fields["template"], unfit))

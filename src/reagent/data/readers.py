@@ -43,7 +43,7 @@ def read_rows(path: Path) -> Iterator[Row]:
         return _parquet(path)
     text = read_text(path)
     if suffix in (".csv", ".tsv"):
-        return _separated(path, text, "\t" if suffix == ".tsv" else ",")
+        return _read_separated(path, text, "\t" if suffix == ".tsv" else ",")
     if suffix == ".json" and text.lstrip().startswith("["):
         return _json_list(path, text)
     if suffix in TABLES:
@@ -51,7 +51,7 @@ def read_rows(path: Path) -> Iterator[Row]:
     raise FileError(f"{str(path)!r} has an unknown format: its name must end in one of {', '.join(TABLES)}")
 
 
-def bundled(name: str) -> Path:
+def bundled_path(name: str) -> Path:
     """A file of this package."""
     return Path(str(files("reagent.data").joinpath("assets", name)))
 
@@ -117,7 +117,7 @@ def _object(where: str, fields: Any) -> Mapping[str, Any]:
     return fields
 
 
-def _separated(path: Path, text: str, separator: str) -> Iterator[Row]:
+def _read_separated(path: Path, text: str, separator: str) -> Iterator[Row]:
     lines = StringIO(text, newline="")
     if separator == "\t":  # quotation marks are ordinary characters in TSV
         reader = csv.DictReader(lines, delimiter=separator, quoting=csv.QUOTE_NONE, strict=True)

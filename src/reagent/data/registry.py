@@ -8,7 +8,7 @@ from typing import Protocol
 from reagent.data import longra, tellmewhy, user_files, wikibio
 from reagent.data.base import Dataset
 from reagent.errors import InputError, UnknownNameError
-from reagent.plugins import load_plugin, plugin_names
+from reagent.plugins import find_all, load_plugin, plugin_names
 
 
 class LoadDataset(Protocol):
@@ -53,14 +53,22 @@ def find_dataset(name: str) -> DatasetInfo | None:
     return DatasetInfo(summary, "not stated", "an installed package", plugin)
 
 
-def load_dataset(name_or_file: str, source: str | None = None) -> Dataset:
-    """A dataset by its id, or a file of prompts.
+def list_datasets() -> dict[str, DatasetInfo]:
+    """All datasets by id; a plugin that cannot be loaded is left out with a warning."""
+    listed = find_all(dataset_names(), find_dataset)
+    return {name: info for name, info in listed.items() if info is not None}
+
+
+def load_dataset(name_or_file: str | Dataset, source: str | None = None) -> Dataset:
+    """A dataset by its id, or a file of prompts; a Dataset is returned as it is.
 
     `source` replaces the bundled sample: a file with the fields of that dataset, a hub id, or `hub`.
 
     >>> load_dataset("tellmewhy").examples[0].prompt.endswith("?")
     True
     """
+    if isinstance(name_or_file, Dataset):
+        return name_or_file
     info = find_dataset(name_or_file)
     if info is not None:
         return info.load(source)

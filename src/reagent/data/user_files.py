@@ -44,24 +44,24 @@ def read_example(row: Row) -> Example | None:
         return None
     texts = {name: row.text(name) for name in ("target", "plain") if name in row.fields}
     return Example(
-        id=str(_given(row, "id", row.number)),
+        id=str(_optional_field(row, "id", row.number)),
         prompt=prompt,
         target=texts.get("target"),
-        group=str(_given(row, "group", "")),
+        group=str(_optional_field(row, "group", "")),
         antecedent=_spans(row, "antecedent", prompt),
         distractor=_spans(row, "distractor", prompt),
         plain=texts.get("plain"),
     )
 
 
-def _given(row: Row, name: str, otherwise: Any) -> Any:
+def _optional_field(row: Row, name: str, otherwise: Any) -> Any:
     value = row.fields.get(name)
     return otherwise if value is None or value == "" else value
 
 
 def _spans(row: Row, name: str, prompt: str) -> tuple[Span, ...]:
     """Marked parts of the prompt: as [start, end], as a text that occurs once, or as a list of either."""
-    given = _given(row, name, [])
+    given = _optional_field(row, name, [])
     parts = [given] if isinstance(given, str) or _is_span(given) else given
     if not isinstance(parts, Sequence):
         raise FileError(f"{row.where}: {name!r} must be a part of the prompt or [start, end], got {given!r}")

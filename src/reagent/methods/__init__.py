@@ -28,7 +28,16 @@ from reagent.methods.occlusion import Occlusion
 from reagent.methods.random import RandomScores
 from reagent.methods.reagent_fast import ReagentFast
 from reagent.methods.reagent_paper import ReagentPaper
-from reagent.methods.registry import METHODS, MethodInfo, Preset, find_method, make_method, method_names, uses_replacer
+from reagent.methods.registry import (
+    METHODS,
+    MethodInfo,
+    Preset,
+    find_method,
+    list_methods,
+    make_method,
+    method_names,
+    uses_replacer,
+)
 from reagent.methods.shapley import Shapley
 
 __all__ = [
@@ -51,6 +60,7 @@ __all__ = [
     "ReagentPaper",
     "Shapley",
     "find_method",
+    "list_methods",
     "make_method",
     "method_names",
     "uses_replacer",

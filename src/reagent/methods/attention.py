@@ -4,7 +4,7 @@ The target at position p is predicted at position p − 1, so its attention row 
 tokens has the mean of their rows, restricted to the units before the target. A contrasted target has the same row as
 without a contrast, because attention does not depend on which token is predicted.
 
-The effect of a unit is the attention that it receives. It is never negative, and its size does not say whether the unit
+The effect of a unit is the attention that it receives. It is never negative, and does not show whether the unit
 makes the target more or less likely. Scores are the attention of the units that are not protected over their sum: a
 start token often receives most of the attention.
 """

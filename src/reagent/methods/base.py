@@ -65,6 +65,8 @@ class Progress:
     total: int
     unit: str
     partial: "Attribution | Explanation | None" = None
+    prompt: int = 0  # of a list of prompts: the index of this one …
+    prompts: int = 1  # … and their number
 
 
 ProgressCallback = Callable[[Progress], None]

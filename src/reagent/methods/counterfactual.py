@@ -23,7 +23,7 @@ def find_counterfactuals(
     It takes one pass per candidate, shared by the targets with the same most important unit, and two per target.
     """
     for capability in (PredictsTokens, HasTokenTexts):
-        require(model, capability, "a counterfactual (--what-if)")
+        require(model, capability, "`what_if`")
     assert isinstance(model, PredictsTokens)
     assert isinstance(model, HasTokenTexts)
     texts = dict(zip(model.ordinary_ids.tolist(), model.ordinary_texts, strict=True))

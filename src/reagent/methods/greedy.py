@@ -84,7 +84,7 @@ class Greedy:
         rationales = []
         for t in range(len(case.output)):
             if t not in case.explained_rows:
-                rationales.append(_unexplained(case.protected[: len(case.input) + t]))
+                rationales.append(_uniform_row(case.protected[: len(case.input) + t]))
                 continue
             subsets = _SubsetScorer(model, case.for_target(t), proposals, columns, masks, meter)
             rationales.append(self._search(subsets))
@@ -126,7 +126,7 @@ class _Rationale(NamedTuple):
     stopped: str
 
 
-def _unexplained(protected: Mask) -> _Rationale:
+def _uniform_row(protected: Mask) -> _Rationale:
     return _Rationale(~protected / max((~protected).sum(), 1), np.zeros(len(protected)), 0, "unasked")
 
 

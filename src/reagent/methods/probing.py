@@ -67,14 +67,16 @@ class ProbeRunner:
     def _equal_length_deletions(self, units: Ids, size: int) -> Floats:
         """`deletion_effects` of units that all have `size` tokens."""
 
-        def shortened(batch: slice) -> Ids:
+        def delete_units(batch: slice) -> Ids:
             return np.array([self.case.ids[self.case.unit_of != unit] for unit in units[batch]])
 
         def score(sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
             return self.model.score(sequences, np.maximum(positions - size, 1), targets)
 
         shifted = ScoreAdapter(score)
-        return self._effects(len(units), shortened, lambda sequences: self.case.score_outputs(shifted, sequences).value)
+        return self._effects(
+            len(units), delete_units, lambda sequences: self.case.score_outputs(shifted, sequences).value
+        )
 
     def _effects(self, count: int, make: Callable[[slice], Ids], score: Callable[[Ids], Floats]) -> Floats:
         """Original values minus the values of `count` sequences, [count, targets]."""

@@ -15,7 +15,7 @@ from reagent.methods.random import RandomScores
 from reagent.methods.reagent_fast import ReagentFast
 from reagent.methods.reagent_paper import ReagentPaper
 from reagent.methods.shapley import Shapley
-from reagent.plugins import load_plugin, plugin_names
+from reagent.plugins import find_all, instantiate, load_plugin, plugin_names
 from reagent.validation import with_options
 
 
@@ -151,6 +151,11 @@ def method_names() -> list[str]:
     return [*METHODS, *(name for name in plugin_names("methods") if name not in METHODS)]
 
 
+def list_methods() -> dict[str, MethodInfo]:
+    """All methods by id; a plugin that cannot be loaded is left out with a warning."""
+    return find_all(method_names(), find_method)
+
+
 def find_method(name: str) -> MethodInfo:
     """A method by its id, built in or from an installed package."""
     if not isinstance(name, str):
@@ -160,7 +165,7 @@ def find_method(name: str) -> MethodInfo:
     plugin = load_plugin("methods", name)
     if plugin is None:
         raise UnknownNameError("method", name, method_names())
-    return plugin if isinstance(plugin, MethodInfo) else _describe(plugin)
+    return plugin if isinstance(plugin, MethodInfo) else _describe(name, plugin)
 
 
 def make_method(
@@ -175,9 +180,9 @@ def make_method(
     """
     if is_method(method):
         if preset is not None:
-            raise InputError(f"preset {preset!r} goes with a method's id, not with an instance: leave it out")
-        instance: Method = method() if isinstance(method, type) else method  # type: ignore[assignment]
-        instance = with_options(instance, options, f"method {type(instance).__name__!r}") if options else instance
+            raise InputError(f"preset {preset!r} needs the id of a method, not an instance: leave it out")
+        instance: Method = instantiate("methods", type(method).__name__, method)
+        instance = with_options(instance, options, f"method {type(instance).__name__!r}")
         name, chosen = _identify(instance)
         return instance, {"id": name, "preset": chosen, **instance.info}
     info = find_method(method)  # type: ignore[arg-type]
@@ -200,11 +205,11 @@ def uses_replacer(method: Method) -> bool:
     return bool(getattr(method, "replaces", True))
 
 
-def _describe(plugin: Any) -> MethodInfo:
+def _describe(name: str, plugin: Any) -> MethodInfo:
     """The entry of a method that a package registers as a class or as an instance."""
-    method = plugin() if isinstance(plugin, type) else plugin
+    method = instantiate("methods", name, plugin)
     if not is_method(method):
-        raise InputError(f"the plugin {plugin!r} is no method: it needs `attribute` and `info`")
+        raise InputError(f"the methods plugin {name!r} is not a method: it needs `attribute` and `info`")
     summary = (type(method).__doc__ or type(method).__name__).strip().splitlines()[0]
     needs, cost = (str(getattr(method, name, "not stated")) for name in ("needs", "cost"))
     return MethodInfo(summary, needs, cost, {"default": Preset(method, summary)})
@@ -212,11 +217,11 @@ def _describe(plugin: Any) -> MethodInfo:
 
 def _identify(method: Method) -> tuple[str, str | None]:
     """The id and preset under which an instance is registered; the class name for an unregistered one."""
-    for names in (list(METHODS), [name for name in method_names() if name not in METHODS]):
+    for infos in (METHODS, list_methods()):
         entries = [
-            (name, preset if len(find_method(name).presets) > 1 else None, registered.method)
-            for name in names
-            for preset, registered in find_method(name).presets.items()
+            (name, preset if len(info.presets) > 1 else None, registered.method)
+            for name, info in infos.items()
+            for preset, registered in info.presets.items()
         ]
         same = [entry for entry in entries if entry[2] == method] or [e for e in entries if type(e[2]) is type(method)]
         if same:

@@ -18,7 +18,7 @@ from reagent.metrics.base import Metric
 from reagent.metrics.config import EvaluationConfig
 from reagent.metrics.context import EvaluationContext
 from reagent.metrics.monte_carlo import measure_scores
-from reagent.metrics.registry import METRICS, find_metric, metric_names
+from reagent.metrics.registry import METRICS, find_metric, list_metrics, metric_names
 
 __all__ = [
     "METRICS",
@@ -26,6 +26,7 @@ __all__ = [
     "EvaluationContext",
     "Metric",
     "find_metric",
+    "list_metrics",
     "measure_scores",
     "metric_names",
 ]

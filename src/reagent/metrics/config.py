@@ -1,5 +1,6 @@
 """EvaluationConfig: the validated request of an evaluation, built once by the Python API, the CLI and the benchmark."""
 
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,7 +31,7 @@ class EvaluationConfig:
     rationale: int | None = None  # units in a rationale; None: as many as a greedy search used, else 5
     replacer: str | Replacer = "auto"
     replacer_options: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0
+    seed: int | None = 0  # None draws a seed and records it
 
     def __post_init__(self) -> None:
         owner = "the evaluation"
@@ -42,7 +43,9 @@ class EvaluationConfig:
         for name, low in (("stride", 1), ("draws", 2), ("probes", 4), ("rationale", 1)):
             if getattr(self, name) is not None:
                 check_integer(owner, name, getattr(self, name), low)
-        check_integer(owner, "seed", self.seed, 0, 2**63)
+        if self.seed is None:
+            object.__setattr__(self, "seed", secrets.randbits(32))
+        check_integer(owner, "seed", self.own_seed, 0, 2**63)
         check_range(owner, "ratio", self.ratio, 1e-9, 1)
         if not self.pis:
             raise InputError("there is no π: give at least one share, as 0.3")
@@ -57,6 +60,11 @@ class EvaluationConfig:
         for metric in map(find_metric, METRICS if self.metrics is None else self.metrics):
             unique.setdefault(metric.id, metric)
         return list(unique.values())
+
+    @property
+    def own_seed(self) -> int:
+        assert self.seed is not None  # drawn when the config was made
+        return self.seed
 
     @property
     def pis(self) -> tuple[float, ...]:

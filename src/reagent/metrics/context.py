@@ -53,7 +53,7 @@ class EvaluationContext:
     def rng(self, stream: str, *more: int) -> np.random.Generator:
         """The random generator of one use; `explain` uses none of these. A plugin names its own stream."""
         key = [STREAMS.index(stream)] if stream in STREAMS else [len(STREAMS), *stream.encode()]
-        return np.random.default_rng([self.config.seed, *key, *more])
+        return np.random.default_rng([self.config.own_seed, *key, *more])
 
     def shared(self, key: str, compute: Callable[[], T]) -> T:
         """The result of `compute`, which runs once: metrics of a family share their forward passes with it."""

@@ -47,7 +47,7 @@ class LinearDatamodelingScore:
     def measure(self, context: EvaluationContext) -> list[list[Result]]:
         probes = _make_probes(context)
         if probes is None:
-            return [[_unmeasured(measure, context) for measure in MEASURES] for _ in context.explanations]
+            return [[_zero_result(measure, context) for measure in MEASURES] for _ in context.explanations]
         random = {(m, t): probes.random_correlations(m, t) for m in MEASURES for t in context.targets}
         return [
             [probes.result(measure, e, [random[measure, t] for t in context.targets]) for measure in MEASURES]
@@ -181,7 +181,7 @@ def correlations(rows: Floats, y: Floats, by_ranks: bool) -> Floats:
     return np.asarray(np.clip(np.where(size > 0, rows @ y / np.where(size > 0, size, 1), 0.0), -1, 1))
 
 
-def _unmeasured(measure: str, context: EvaluationContext) -> Result:
+def _zero_result(measure: str, context: EvaluationContext) -> Result:
     flags = ("nothing_to_replace",)
     targets = tuple(TargetResult(t, 0.0, 0.0, 0.0, 0.0, flags) for t in context.targets)
     return Result("lds", measure, True, 0.0, 0.0, 0.0, 0.0, draws=0, random_draws=0, flags=flags, targets=targets)

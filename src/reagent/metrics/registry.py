@@ -6,7 +6,7 @@ from reagent.metrics.lds import LinearDatamodelingScore
 from reagent.metrics.rationale import RATIONALE_METRICS
 from reagent.metrics.replacement import REPLACEMENT_METRICS
 from reagent.metrics.soft import SOFT_METRICS
-from reagent.plugins import load_plugin, plugin_names
+from reagent.plugins import find_all, instantiate, load_plugin, plugin_names
 
 # They are computed in this order, and then the others.
 METRICS: dict[str, Metric] = {
@@ -22,6 +22,11 @@ def metric_names() -> list[str]:
     return [*METRICS, *(name for name in plugin_names("metrics") if name not in METRICS)]
 
 
+def list_metrics() -> dict[str, Metric]:
+    """All metrics by name; a plugin that cannot be loaded is left out with a warning."""
+    return find_all(metric_names(), find_metric)
+
+
 def find_metric(metric: str | Metric) -> Metric:
     """The metric of a name; an instance is checked and returned.
 
@@ -35,7 +40,7 @@ def find_metric(metric: str | Metric) -> Metric:
     plugin = load_plugin("metrics", metric)
     if plugin is None:
         raise UnknownNameError("metric", metric, metric_names())
-    instance = _check(plugin() if isinstance(plugin, type) else plugin)
+    instance = _check(instantiate("metrics", metric, plugin))
     if instance.id != metric:
         raise InputError(f"the metrics plugin {metric!r} has the id {instance.id!r}: both must be the same name")
     return instance
@@ -43,7 +48,7 @@ def find_metric(metric: str | Metric) -> Metric:
 
 def _check(metric: Metric) -> Metric:
     if isinstance(metric, type):
-        raise InputError(f"{metric.__name__} is a class: give an instance, as {metric.__name__}()")
+        metric = instantiate("metrics", metric.__name__, metric)
     if not isinstance(metric, Metric):
         raise InputError(
             f"{metric!r} is not a metric: give a name, or an object with id, summary, higher_is_better, needs, "

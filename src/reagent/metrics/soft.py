@@ -140,7 +140,7 @@ def select(scores: Floats, share: float, sizes: Floats | None = None) -> Selecti
     depth = np.full(len(scores), np.inf)
     depth[positive] = np.log(scores.max()) - np.log(scores[positive])
     depth /= depth[positive & ~first].mean()  # γ absorbs the scale of the depths, so it is removed first
-    return Selection(_decayed(depth, _solve(depth, weights, share)))
+    return Selection(_decay(depth, _solve(depth, weights, share)))
 
 
 def _solve(depth: Floats, weights: Floats, share: float) -> float:
@@ -148,7 +148,7 @@ def _solve(depth: Floats, weights: Floats, share: float) -> float:
     from scipy.optimize import brentq
 
     def excess(log_gamma: float) -> float:
-        return float(weights @ _decayed(depth, np.exp(log_gamma)) - share)
+        return float(weights @ _decay(depth, np.exp(log_gamma)) - share)
 
     low = high = 0.0
     while excess(low) < 0:
@@ -158,7 +158,7 @@ def _solve(depth: Floats, weights: Floats, share: float) -> float:
     return float(np.exp(brentq(excess, low, high, xtol=1e-13)) if low < high else 1.0)
 
 
-def _decayed(depth: Floats, gamma: float) -> Floats:
+def _decay(depth: Floats, gamma: float) -> Floats:
     """exp(−γ · depth); 0 at an infinite depth for every γ."""
     return np.where(np.isinf(depth), 0.0, np.exp(-gamma * np.where(np.isinf(depth), 0.0, depth)))
 

@@ -75,7 +75,7 @@ class PredictsTokens(Protocol):
 
 @runtime_checkable
 class HasChatTemplate(Protocol):
-    """Has a chat template (needed by --chat)."""
+    """Has a chat template (needed by chats)."""
 
     def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
         """The case of an answer to `messages`; the tokens that the template adds are protected."""

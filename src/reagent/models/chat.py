@@ -31,7 +31,7 @@ def check_messages(messages: Any, whole: bool = True) -> list[dict[str, str]]:
             raise InputError(f"message {number} ({message['role']}) is empty: give it some text or leave it out")
     if whole and messages[-1]["role"] == "assistant":
         raise InputError(
-            "the last message is the assistant's: end with the message to be answered, and give the answer as --target"
+            "the last message is the assistant's: end with the message to be answered, and give the answer as `target`"
         )
     return [{"role": message["role"], "content": message["content"]} for message in messages]
 
@@ -77,7 +77,7 @@ def check_target(tokenizer: "PreTrainedTokenizerBase", messages: Chat, target: s
 
 def _apply(tokenizer: "PreTrainedTokenizerBase", messages: Chat, name: str, add_generation_prompt: bool) -> str:
     if not getattr(tokenizer, "chat_template", None):
-        raise InputError(f"{name!r} has no chat template: leave out --chat and give a plain prompt")
+        raise InputError(f"{name!r} has no chat template: give a plain prompt")
     try:
         text = tokenizer.apply_chat_template(
             [dict(message) for message in messages], tokenize=False, add_generation_prompt=add_generation_prompt

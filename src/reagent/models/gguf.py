@@ -90,7 +90,7 @@ def load_gguf(path: Path, dtype: "torch.dtype | None" = None) -> tuple[Any, Any]
             ) from error
     if header.first_token is not None:
         if not 0 <= header.first_token < len(tokenizer):
-            raise _damaged(path, f"its first token {header.first_token} is not in the vocabulary")
+            raise _damage_error(path, f"its first token {header.first_token} is not in the vocabulary")
         _add_first_token(tokenizer, header.first_token)
     if missing := sorted(info["missing_keys"]):  # transformers would fill them with random numbers
         raise InputError(
@@ -98,7 +98,7 @@ def load_gguf(path: Path, dtype: "torch.dtype | None" = None) -> tuple[Any, Any]
             f"{missing[0]!r}; get the file again, or join its parts if it is one of several"
         )
     if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
-        raise _damaged(path, "some weights are not finite numbers")
+        raise _damage_error(path, "some weights are not finite numbers")
     return model, tokenizer
 
 
@@ -171,7 +171,7 @@ def _header(path: Path) -> _Header:
     The readers of `transformers` do not check: they may loop without end on a truncated file.
     """
     if _stat(path).st_size < 24:
-        raise _damaged(path, "it is empty or nearly so")
+        raise _damage_error(path, "it is empty or nearly so")
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             if data[:4] != b"GGUF":
@@ -182,9 +182,9 @@ def _header(path: Path) -> _Header:
     except OSError as error:
         raise FileError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
     except (EOFError, ValueError, ArithmeticError, RecursionError) as error:
-        raise _damaged(path, str(error)) from error
+        raise _damage_error(path, str(error)) from error
     except KeyError as error:
-        raise _damaged(path, f"its header has the unknown value type {error}") from error
+        raise _damage_error(path, f"its header has the unknown value type {error}") from error
 
 
 def _parse(cursor: _Cursor) -> _Header:
@@ -228,5 +228,5 @@ def _stat(path: Path) -> os.stat_result:
     return status
 
 
-def _damaged(path: Path, reason: str) -> FileError:
+def _damage_error(path: Path, reason: str) -> FileError:
     return FileError(f"{str(path)!r} is damaged ({reason}): get the file again")

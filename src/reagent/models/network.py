@@ -1,7 +1,8 @@
 """A `transformers` causal language model as one function: tokens or embeddings in, logits at some positions out.
 
-Everything that reads logits of a local model goes through `Network.forward`. No code per model family: the signature
-of the model's own `forward` determines which inputs it takes.
+Only `Network` calls the module: `forward` for logits at chosen positions, `extend` for logits after the last token with
+a cache, `attentions` for attention weights. No code per model family: the signature of the model's own `forward`
+determines which inputs it takes.
 """
 
 import copy

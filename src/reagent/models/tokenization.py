@@ -63,7 +63,7 @@ def tokenize_chat(codec: Codec, text: str, messages: Sequence[Message]) -> tuple
 def tokenize_target(codec: Codec, prompt: str, special: bool, ids: Sequence[int], target: str) -> tuple[Token, ...]:
     """The target as the tokens that follow the prompt's `ids`; tokenized alone if it would merge with the prompt."""
     if not target:
-        raise InputError("the target is empty: give the text of the continuation, or leave --target out")
+        raise InputError("`target` is empty: give the text of the continuation, or leave it out")
     together = tokenize(codec, prompt + target, special)
     n = len(prompt)
     if [t.ids[0] for t in together[: len(ids)]] == list(ids) and all(t.start >= n for t in together[len(ids) :]):

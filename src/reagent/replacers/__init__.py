@@ -12,22 +12,34 @@ vocabulary.py      the explained model's tokens as text
 """
 
 from reagent.replacers.base import Proposals, Replacer
+from reagent.replacers.infill import InfillReplacer
+from reagent.replacers.masked_lm import MaskedLMReplacer
+from reagent.replacers.pos import PartOfSpeechReplacer
 from reagent.replacers.registry import (
     REPLACERS,
     ReplacerInfo,
     choose_automatic,
     find_replacer,
+    list_replacers,
     make_replacer,
     replacer_names,
 )
+from reagent.replacers.self_lm import SelfReplacer
+from reagent.replacers.uniform import UniformReplacer
 
 __all__ = [
     "REPLACERS",
+    "InfillReplacer",
+    "MaskedLMReplacer",
+    "PartOfSpeechReplacer",
     "Proposals",
     "Replacer",
     "ReplacerInfo",
+    "SelfReplacer",
+    "UniformReplacer",
     "choose_automatic",
     "find_replacer",
+    "list_replacers",
     "make_replacer",
     "replacer_names",
 ]

@@ -102,7 +102,7 @@ class Proposals:
         """The same table for the units of `case`.
 
         A unit of several tokens gets `JOINT_CANDIDATES` candidates. The tokens of each are drawn independently and
-        stratified, so that every candidate of a token occurs about as often as its weight says. A protected unit has
+        stratified, so that every candidate of a token occurs about in proportion to its weight. A protected unit has
         none. The joint candidates are a sample of all combinations, and the candidates of a token may be a sample
         too; the sampling variance assumes that all tokens of a unit matter equally.
         """

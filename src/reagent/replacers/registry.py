@@ -1,12 +1,12 @@
 """All replacers by name: the built-in ones, and those that other packages register as `reagent.replacers`."""
 
-from dataclasses import dataclass, is_dataclass
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 from reagent.errors import InputError, UnknownNameError
 from reagent.models._transformers import is_available_offline
 from reagent.models.base import Model
-from reagent.plugins import load_plugin, plugin_names
+from reagent.plugins import find_all, instantiate, load_plugin, plugin_names
 from reagent.replacers.base import Replacer
 from reagent.replacers.infill import InfillReplacer
 from reagent.replacers.masked_lm import MaskedLMReplacer
@@ -26,7 +26,7 @@ class ReplacerInfo:
 
 REPLACERS: dict[str, ReplacerInfo] = {
     "roberta": ReplacerInfo(
-        MaskedLMReplacer(), "what a masked LM (RoBERTa, or any other) finds likely there, as in the paper"
+        MaskedLMReplacer(), "the predictions of a masked LM (RoBERTa, or any other), as in the paper"
     ),
     "self": ReplacerInfo(SelfReplacer(), "the explained model's own predictions from the left; one forward pass"),
     "infill": ReplacerInfo(InfillReplacer(), "the same, reranked by how well the text that follows fits; short passes"),
@@ -50,6 +50,11 @@ def find_replacer(name: str) -> ReplacerInfo:
     return _describe(plugin, name)
 
 
+def list_replacers() -> dict[str, ReplacerInfo]:
+    """All replacers by name; a plugin that cannot be loaded is left out with a warning."""
+    return find_all(replacer_names(), find_replacer)
+
+
 def make_replacer(replacer: str | Replacer = "auto", **options: Any) -> Replacer:
     """A replacer with the given options; `replacer` is a name or an instance.
 
@@ -60,10 +65,12 @@ def make_replacer(replacer: str | Replacer = "auto", **options: Any) -> Replacer
     """
     if isinstance(replacer, str):
         name = choose_automatic() if replacer == "auto" else replacer
-        return _with_options(find_replacer(name).replacer, options, f"replacer {name!r}")
-    if not _is_instance(replacer):
+        return with_options(find_replacer(name).replacer, options, f"replacer {name!r}")
+    instance: Any = instantiate("replacers", getattr(replacer, "__name__", ""), replacer)
+    if not _is_instance(instance):
         raise InputError(f"a replacer must be a name or an instance of a replacer, got {replacer!r}")
-    return _with_options(replacer, options, f"replacer {replacer.info.get('id', type(replacer).__name__)!r}")
+    replacer = cast(Replacer, instance)
+    return with_options(replacer, options, f"replacer {replacer.info.get('id', type(replacer).__name__)!r}")
 
 
 def choose_automatic(model: Model | None = None) -> str:
@@ -79,7 +86,7 @@ def _describe(plugin: Any, name: str) -> ReplacerInfo:
     """The entry of a plugin, which is a class, an instance or a ReplacerInfo."""
     if isinstance(plugin, ReplacerInfo):
         return plugin
-    replacer = plugin() if isinstance(plugin, type) else plugin
+    replacer = instantiate("replacers", name, plugin)
     if not _is_instance(replacer):
         raise InputError(
             f"the replacers plugin {name!r} is {plugin!r}: register a replacer class, an instance or a ReplacerInfo"
@@ -90,11 +97,3 @@ def _describe(plugin: Any, name: str) -> ReplacerInfo:
 
 def _is_instance(candidate: Any) -> bool:
     return isinstance(candidate, Replacer) and not isinstance(candidate, type)
-
-
-def _with_options(replacer: Replacer, options: dict[str, Any], owner: str) -> Replacer:
-    if not options:
-        return replacer
-    if not is_dataclass(replacer):
-        raise InputError(f"{owner} is not a dataclass and takes no options here, got {', '.join(options)}")
-    return with_options(replacer, options, owner)

@@ -34,7 +34,7 @@ _INTRODUCTIONS = {
     "leaderboard": "Metrics measure different properties and need not agree. Means over different examples cannot be "
     "compared.",
     "examples": "Each text is shaded by its scores, relative to the largest score of the method.",
-    "failures": "These cells have no numbers; all other cells are unaffected. Run again with --retry-failed.",
+    "failures": "These cells have no numbers; the others are unaffected. `bench run --retry-failed` repeats them.",
 }
 _Part = Table | Figure | ShadedExample | Missing
 

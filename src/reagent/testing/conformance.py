@@ -63,9 +63,15 @@ def check_method(
 
 
 def _explain(model: Any, text: str, method: Method, target: str | None = None, seed: int = 0) -> Explanation:
-    replacer = {"replacer": "random"} if uses_replacer(method) else {}
-    length = {"max_new_tokens": 2} if target is None else {}
-    return explain(model, text, method=method, target=target, seed=seed, **length, **replacer)
+    return explain(
+        model,
+        text,
+        method=method,
+        target=target,
+        max_new_tokens=2,
+        seed=seed,
+        replacer="random" if uses_replacer(method) else "auto",
+    )
 
 
 def _is_capable(method: Method, model: Model) -> bool:

@@ -15,7 +15,7 @@ Causes = Mapping[int, int]  # position → the word that must be there
 
 
 def all_of(causes: Causes, strength: float = 3.0) -> ScriptedModel:
-    """Says "w0" only while all `causes` are in place (AND): each one is necessary.
+    """Predicts "w0" only while all `causes` are in place (AND): each one is necessary.
 
     >>> all_of({0: 1, 2: 3}).case("w1 w2 w3", max_new_tokens=1).completion
     ' w0'
@@ -31,7 +31,7 @@ def all_of(causes: Causes, strength: float = 3.0) -> ScriptedModel:
 
 
 def any_of(causes: Causes, strength: float = 3.0) -> ScriptedModel:
-    """Says "w0" while at least one of `causes` is in place (OR): each one is sufficient, none is necessary.
+    """Predicts "w0" while at least one of `causes` is in place (OR): each one is sufficient, none is necessary.
 
     >>> any_of({0: 1, 2: 3}).case("w1 w2 w9", max_new_tokens=1).completion
     ' w0'
@@ -47,7 +47,7 @@ def any_of(causes: Causes, strength: float = 3.0) -> ScriptedModel:
 
 
 def mentions(word: str, strength: float = 3.0) -> ScriptedModel:
-    """Says "w0" while `word` is anywhere in the context.
+    """Predicts "w0" while `word` is anywhere in the context.
 
     >>> mentions("w5").case("w1 w5", max_new_tokens=1).completion
     ' w0'

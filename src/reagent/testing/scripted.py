@@ -13,7 +13,7 @@ from reagent.models.base import Meter, Predictions
 
 
 class ScriptedModel:
-    """Tokens are words; `logits(context [batch, n]) -> [batch, vocabulary]` is all it knows.
+    """Tokens are words; `logits(context [batch, n]) -> [batch, vocabulary]` defines the model.
 
     >>> words = ["a", "b", "c"]
     >>> echo = ScriptedModel(words, lambda context: 9.0 * (context[:, :1] == np.arange(3)))

@@ -7,10 +7,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from reagent.errors import CapabilityError, InputError, UnknownNameError
-from reagent.methods import Method, find_method, make_method, method_names, uses_replacer
+from reagent.methods import Method, find_method, list_methods, make_method, uses_replacer
 from reagent.models._transformers import is_available_offline
 from reagent.models.base import HasChatTemplate, Model
-from reagent.replacers import find_replacer, replacer_names
+from reagent.replacers import find_replacer, list_replacers
 from reagent.replacers.base import required_capabilities
 from reagent.replacers.masked_lm import MaskedLMReplacer
 from reagent.request import LARGEST_SEED, ExplainRequest
@@ -56,8 +56,8 @@ class ServiceOptions:
 
     def __init__(self, model: Model, limits: Limits) -> None:
         self.model, self.limits = model, limits
-        self.methods = {name: _list_presets(name, model) for name in method_names()}
-        self.replacers = ["auto", *(name for name in replacer_names() if _can_replace(name, model))]
+        self.methods = {name: _list_presets(name, model) for name in list_methods()}
+        self.replacers = ["auto", *(name for name in list_replacers() if _can_replace(name, model))]
 
     def describe(self) -> dict[str, Any]:
         """Return the options that the page offers."""

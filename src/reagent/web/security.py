@@ -1,4 +1,4 @@
-"""Who may ask: the host and origin of a request, the token, and how large and how slow a request may be.
+"""Access control: host, origin, token, size and duration of a request.
 
 A page that somebody else wrote can make a browser send requests to this machine. It cannot choose their Host
 and Origin, and it has no token.
@@ -18,14 +18,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from reagent.web.config import Access
 from reagent.web.responses import error_response
 
-RECEIVED = 15.0  # seconds in which a request must have arrived whole
-CHANGING = ("POST", "PUT", "PATCH", "DELETE")
-NOTHING_OUTSIDE = (
+RECEIVE_TIMEOUT = 15.0  # seconds in which a request must have arrived whole
+UNSAFE_METHODS = ("POST", "PUT", "PATCH", "DELETE")
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
-    "Content-Security-Policy": NOTHING_OUTSIDE,
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -35,7 +35,7 @@ HEADERS = {
 
 
 class Guard:
-    """Stands before the application."""
+    """ASGI middleware that checks every request."""
 
     def __init__(self, app: ASGIApp, access: Access, body: int) -> None:
         self.app, self.access, self.body = app, access, body
@@ -52,23 +52,23 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        answer = self._refusal(scope)
-        if answer is None and scope["method"] in CHANGING:
-            answer, receive = await self._whole(Headers(scope=scope), receive)
+        answer = self._check_request(scope)
+        if answer is None and scope["method"] in UNSAFE_METHODS:
+            answer, receive = await self._read_body(Headers(scope=scope), receive)
         await (answer or self.app)(scope, receive, with_headers)
 
-    def _refusal(self, scope: Scope) -> Response | None:
-        """Why a request goes no further, if it does not."""
+    def _check_request(self, scope: Scope) -> Response | None:
+        """The error response for a rejected request, otherwise None."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not allowed_host(host, self.access):
-            return error_response(403, f"this service is not known as {host!r}: use the address that it printed")
-        if scope["method"] in CHANGING and not _same_origin(headers, host):
-            return error_response(403, "a page from elsewhere may not ask this service")
-        return None if self.access.token is None else self._without_token(scope, headers, self.access.token)
+            return error_response(403, f"unknown host {host!r}: use the printed address")
+        if scope["method"] in UNSAFE_METHODS and not _same_origin(headers, host):
+            return error_response(403, "requests from other sites are not allowed")
+        return None if self.access.token is None else self._check_token(scope, headers, self.access.token)
 
-    def _without_token(self, scope: Scope, headers: Headers, token: str) -> Response | None:
-        """The token comes once in the address of the page, and from then on as a cookie; or in a header."""
+    def _check_token(self, scope: Scope, headers: Headers, token: str) -> Response | None:
+        """A redirect or an error response; None if the request has the token."""
         session = hmac.new(token.encode(), b"session", hashlib.sha256).hexdigest()
         name = f"reagent-{self.access.port}"
         query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
@@ -85,33 +85,31 @@ class Guard:
             401, "open the address with the token that `reagent serve` printed", {"WWW-Authenticate": "Bearer"}
         )
 
-    async def _whole(self, headers: Headers, receive: Receive) -> tuple[Response | None, Receive]:
-        """The body is read before the application starts, so that it is never too large, too slow or half."""
+    async def _read_body(self, headers: Headers, receive: Receive) -> tuple[Response | None, Receive]:
+        """The body is read before the application starts, so that it is never too large, too slow or incomplete."""
         length = headers.get("content-length", "0")
         if length.isdecimal() and int(length) > self.body:
             return self._too_large(), receive
         try:
-            async with asyncio.timeout(RECEIVED):
+            async with asyncio.timeout(RECEIVE_TIMEOUT):
                 body = await _read(receive, self.body)
         except TimeoutError:
-            return error_response(408, f"the request did not arrive within {RECEIVED:g} s"), receive
+            return error_response(408, f"the request did not arrive within {RECEIVE_TIMEOUT:g} s"), receive
         if body is None:
             return self._too_large(), receive
         replay = iter([{"type": "http.request", "body": body, "more_body": False}])
 
-        async def received() -> Message:
+        async def replay_body() -> Message:
             return next(replay, None) or await receive()
 
-        return None, received
+        return None, replay_body
 
     def _too_large(self) -> Response:
         return error_response(413, f"the request is larger than {self.body:,} bytes", {"Connection": "close"})
 
 
 def allowed_host(host: str, access: Access) -> bool:
-    """Whether a Host header can only have come from someone who meant this service.
-
-    A name can be made to point here by whoever owns it; an address cannot.
+    """Whether the Host header is allowed. This prevents DNS rebinding.
 
     >>> allowed_host("localhost:8765", Access()), allowed_host("evil.example", Access())
     (True, False)
@@ -154,13 +152,13 @@ def _equal(given: str, known: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), known.encode())
 
 
-async def _read(receive: Receive, most: int) -> bytes | None:
-    """The body, or None if it is more than that."""
+async def _read(receive: Receive, limit: int) -> bytes | None:
+    """The body, or None if it is larger than `limit` bytes."""
     body = bytearray()
     while True:
         message = await receive()
         body += message.get("body", b"")
-        if len(body) > most:
+        if len(body) > limit:
             return None
         if not message.get("more_body", False):
             return bytes(body)

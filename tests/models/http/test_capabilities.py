@@ -22,7 +22,7 @@ from reagent.models.http.tokenizers import load_tokenizer
 
 
 @pytest.fixture
-def found(server: Callable[..., Any], truth: Truth) -> Callable[..., Any]:
+def detect(server: Callable[..., Any], truth: Truth) -> Callable[..., Any]:
     codec = load_tokenizer(str(truth.folder))
 
     def ask(top: int = 20, **can: Any) -> tuple[CompletionCapabilities | None, ChatCapabilities | None, int]:
@@ -35,25 +35,25 @@ def found(server: Callable[..., Any], truth: Truth) -> Callable[..., Any]:
     return ask
 
 
-def test_what_servers_can_do_is_found_out(found: Callable[..., Any]) -> None:
+def test_what_servers_can_do_is_found_out(detect: Callable[..., Any]) -> None:
     usual = CompletionCapabilities(top=20, echo="echo", accepts_ids=True)
-    assert found()[0] == usual
-    assert found(echo=False)[0] == CompletionCapabilities(top=20, accepts_ids=True)
-    assert found(ids=False)[0] == CompletionCapabilities(top=20, echo="echo")
-    assert found(most=5)[0] == CompletionCapabilities(top=5, echo="echo", accepts_ids=True)
-    assert found(top=3)[0] == CompletionCapabilities(top=3, echo="echo", accepts_ids=True)
+    assert detect()[0] == usual
+    assert detect(echo=False)[0] == CompletionCapabilities(top=20, accepts_ids=True)
+    assert detect(ids=False)[0] == CompletionCapabilities(top=20, echo="echo")
+    assert detect(most=5)[0] == CompletionCapabilities(top=5, echo="echo", accepts_ids=True)
+    assert detect(top=3)[0] == CompletionCapabilities(top=3, echo="echo", accepts_ids=True)
     for bias in ("biased", "unbiased"):
-        assert found(bias=bias)[0] == CompletionCapabilities(top=20, echo="echo", accepts_ids=True, bias=bias)
-    named = found(reports_ids_on_request=True, prompt_logprobs=True)[0]
+        assert detect(bias=bias)[0] == CompletionCapabilities(top=20, echo="echo", accepts_ids=True, bias=bias)
+    named = detect(reports_ids_on_request=True, prompt_logprobs=True)[0]
     assert named == CompletionCapabilities(
         top=20, echo="prompt_logprobs", accepts_ids=True, reports_ids_on_request=True
     )
 
 
-def test_chats_are_told_from_completions(found: Callable[..., Any]) -> None:
-    assert found()[1] is None
-    assert found(completions=False, chat=True)[:2] == (None, ChatCapabilities(top=20, continues=True))
-    assert found(chat=True, continues=False, most=5)[1] == ChatCapabilities(top=5, continues=False)
+def test_chats_are_told_from_completions(detect: Callable[..., Any]) -> None:
+    assert detect()[1] is None
+    assert detect(completions=False, chat=True)[:2] == (None, ChatCapabilities(top=20, continues=True))
+    assert detect(chat=True, continues=False, most=5)[1] == ChatCapabilities(top=5, continues=False)
 
 
 def test_a_few_small_requests_are_enough(server: Callable[..., Any]) -> None:

@@ -46,10 +46,10 @@ def test_bad_addresses_are_one_line_without_secrets(url: str, message: str) -> N
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"concurrency": 0}, "concurrency of a server must be a whole number from 1"),
-        ({"rate": 0}, "rate of a server must be at least"),
-        ({"timeout": -1}, "timeout of a server must be"),
-        ({"retries": 1.5}, "retries of a server must be a whole number"),
+        ({"concurrency": 0}, "`concurrency` of a server must be a whole number from 1"),
+        ({"rate": 0}, "`rate` of a server must be at least"),
+        ({"timeout": -1}, "`timeout` of a server must be"),
+        ({"retries": 1.5}, "`retries` of a server must be a whole number"),
         ({"colour": 1}, "has no option 'colour'. It has: tokenizer, cache, concurrency, rate"),
         ({"device": "cpu"}, "a server has its own device"),
         ({"revision": "main"}, "a server has its own revision"),

@@ -14,7 +14,7 @@ from reagent.replacers import Proposals
 
 @dataclass(frozen=True)
 class Recency:
-    """Scores that decay with the distance from the answer; a baseline that asks the model nothing."""
+    """Scores that decay with the distance from the answer; a baseline that makes no forward pass."""
 
     decay: float = 0.5  # the score of a token, in shares of the score of the token after it
 

@@ -270,7 +270,7 @@ def inspect_server(url: str, options: ServerOptions) -> list[tuple[str, str]]:
             else []
         ),
         ("context", "not reported" if server.context is None else f"{server.context:,} tokens"),
-        ("tokens (/tokenize)", "yes" if server.tokenizes else "no: give one with --tokenizer, or words are explained"),
+        ("tokens (/tokenize)", "yes" if server.tokenizes else "no: give a tokenizer, or words are explained"),
         *_describe_completions(server, completions),
         *_describe_chat(chat),
     ]

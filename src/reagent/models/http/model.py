@@ -48,7 +48,7 @@ def connect(url: str, options: ServerOptions) -> "HttpModel":
     if options.recover and (capabilities is None or not capabilities.bias or not knows_ids):
         raise InputError(
             f"{client.address.root} cannot recover exact values: it takes no logit_bias, or the ids of its tokens "
-            "are not known; leave out recover, or give --tokenizer"
+            "are not known; leave out `recover`, or give `tokenizer`"
         )
     completions = None if capabilities is None else make_completion_endpoint(client, server, capabilities, codec)
     return HttpModel(client, server, codec, completions)
@@ -154,7 +154,7 @@ class HttpModel:
             if endpoint.first_only and len(output) > 1:
                 raise InputError(
                     f"this chat endpoint does not continue an unfinished answer, so that only its first token can "
-                    f"be scored: give {output[0].text!r} alone as --target, not {target!r}"
+                    f"be scored: give {output[0].text!r} alone as `target`, not {target!r}"
                 )
             return Case(prompt, target, source, output)
         if endpoint.first_only and new > 1:

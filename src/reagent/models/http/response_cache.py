@@ -27,7 +27,7 @@ class ResponseCache:
     def __init__(self, path: str | Path | None = None) -> None:
         self._path = path
         self._lock = Lock()
-        self._database = self._guarded(self._open)
+        self._database = self._translate_errors(self._open)
 
     @staticmethod
     def request_key(url: str, body: Mapping[str, Any]) -> str:
@@ -42,7 +42,7 @@ class ResponseCache:
     def get(self, key: str) -> Any:
         """The response, or None."""
         with self._lock:
-            row = self._guarded(
+            row = self._translate_errors(
                 lambda: self._database.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
             )
         return None if row is None else json.loads(zlib.decompress(row[0]))
@@ -50,7 +50,7 @@ class ResponseCache:
     def put(self, key: str, response: Any) -> None:
         row = key, zlib.compress(json.dumps(response).encode(), 1)
         with self._lock:
-            self._guarded(lambda: self._database.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", row))
+            self._translate_errors(lambda: self._database.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", row))
 
     def close(self) -> None:
         with self._lock:
@@ -86,7 +86,7 @@ class ResponseCache:
         database.execute(f"PRAGMA application_id = {_APPLICATION}")
         database.execute(f"PRAGMA user_version = {_VERSION}")
 
-    def _guarded(self, act: Callable[[], T]) -> T:
+    def _translate_errors(self, act: Callable[[], T]) -> T:
         try:
             return act()
         except sqlite3.Error as error:

@@ -87,10 +87,12 @@ def _parse_positions(logprobs: Any) -> tuple[PositionLogprobs, ...]:
 
 
 def _parse_content(entry: Mapping[str, Any]) -> PositionLogprobs:
-    def listed(e: Mapping[str, Any]) -> TokenLogprob | None:
+    def parse_listed(e: Mapping[str, Any]) -> TokenLogprob | None:
         return _check_token(e["token"], e["logprob"], e.get("id"), e.get("bytes"))
 
-    return PositionLogprobs(entry["token"], listed(entry), _sort(map(listed, entry.get("top_logprobs") or ())))
+    return PositionLogprobs(
+        entry["token"], parse_listed(entry), _sort(map(parse_listed, entry.get("top_logprobs") or ()))
+    )
 
 
 def _parse_prompt_position(entries: Mapping[str, Any] | None) -> PositionLogprobs:

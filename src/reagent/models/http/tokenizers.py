@@ -102,7 +102,7 @@ class ServerCodec:
         if extra < 0 or not decoded.endswith(text):
             raise InputError(
                 f"the tokens of the server do not add up to the text: {decoded[:40]!r} … instead of {text[:40]!r} …; "
-                "give its tokenizer with --tokenizer"
+                "give its `tokenizer`"
             )
         spans = [(max(0, a - extra), max(0, b - extra)) for a, b in spans_by_decoding(self.decode, [], plain)]
         return whole[:start] + plain, [(0, 0)] * start + spans
