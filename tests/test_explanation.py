@@ -266,7 +266,7 @@ def test_checks_of_numbers_accept_numpy() -> None:
     check_integer("m", "n", np.int64(3), 1)
     check_range("m", "r", np.float32(0.5), 0, 1)
     for value in (True, np.bool_(True), 3.0, np.float64(3), "3", None):
-        with pytest.raises(ValueError, match="n of m must be a whole number from 1 to"):
+        with pytest.raises(ValueError, match="`n` of m must be a whole number from 1 to"):
             check_integer("m", "n", value, 1)
     for value in (True, "0.5", None, float("nan"), 1.5):
         with pytest.raises(InputError, match="r of m must be between 0 and 1"):

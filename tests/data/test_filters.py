@@ -118,7 +118,7 @@ def test_with_a_size_it_is_a_sample_of_what_is_known(
 
 
 def test_a_size_must_be_a_number(learned: tuple[HuggingFaceModel, Dataset]) -> None:
-    with pytest.raises(InputError, match="size of a sample"):
+    with pytest.raises(InputError, match="`size` of a sample"):
         keep_predicted(learned[1], learned[0], 0)
 
 

@@ -253,8 +253,8 @@ def test_the_provenance_has_the_removal_method() -> None:
     ("options", "message"),
     [
         ({"by": "mask"}, "unknown removal method 'mask', did you mean 'masking'"),
-        ({"draws": 0}, "draws of method 'greedy'"),
-        ({"top_k": 0}, "top_k of method 'greedy'"),
+        ({"draws": 0}, "`draws` of method 'greedy'"),
+        ({"top_k": 0}, "`top_k` of method 'greedy'"),
     ],
 )
 def test_wrong_options_are_one_clear_error(options: dict, message: str) -> None:

@@ -36,7 +36,7 @@ class Shapley:
         check_integer("method 'shapley'", "permutations", self.permutations, 2)
         if self.permutations % 2:
             raise InputError(
-                f"permutations of method 'shapley' must be even, because each is also run in reverse: "
+                f"`permutations` of method 'shapley' must be even, because each is also run in reverse: "
                 f"got {self.permutations}, give {self.permutations + 1}"
             )
         check_normalization(self.scores)

@@ -127,7 +127,7 @@ def test_what_a_server_can_do_as_a_table(server: Callable[..., Any], run: Callab
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["--concurrency", "0"], 2, "`concurrency` of a server must be a whole number"),
+        (["--concurrency", "0"], 2, "--concurrency of a server must be a whole number"),
         (["--server", "top"], 2, "--server takes NAME=VALUE"),
         (["--server", "colour=red"], 2, "has no option 'colour'"),
         (["--device", "cpu"], 2, "a server has its own device"),
