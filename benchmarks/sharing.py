@@ -82,7 +82,7 @@ def job_batches(model: HuggingFaceModel, dataset: str) -> dict[str, Any]:
     suite = replace(suite, datasets=(data,), methods=METHODS, settings={"draws": 2, "probes": 32})
     sources = load_sources(suite)
     worker = Worker(suite.models[0], model)
-    filters = [(source.name(None), source, 1) for source in sources if source.filtered]
+    filters = [(source.name(None), source, 1) for source in sources if source.is_filtered]
     record: ModelRecord = worker.inspect(filters)
     jobs = plan_jobs(suite, suite.models[0], sources, None, record)
     with recorded_batches(model) as batches:

@@ -193,14 +193,14 @@ CLAIMS: dict[str, Callable[[], Numbers]] = {
         *(number for share in (5, 10, 20, 30) for number in (share, choice(f"{share} %, self"))),
     ],
     "(0.838 against 0.845; p = 0.06 uncorrected)": lambda: [
-        choice("by turns, self"),
+        choice("adaptive, self"),
         choice("one token, self"),
         pair("choices", "longra", "one token, self", "lds")[3],
     ],
     "an LDS of 0.81 with 128 passes, the default 0.84 with 120": lambda: [
         number
-        for label in ("hands of 10 %", "reagent")
-        for number in (records("turns").value("longra", label, "lds"), records("turns").passes(label))
+        for label in ("blocks of 10 %", "reagent")
+        for number in (records("blocks").value("longra", label, "lds"), records("blocks").passes(label))
     ],
     "has the best in 11, occlusion in 5, Shapley values and LIME in 2 each, the attention of the last layer in 1": (
         lambda: [records("standard").best(label) for label in ("reagent", "occlusion", "shapley", "attention_last")]

@@ -39,7 +39,7 @@ class ReagentPaper:
         check_range(owner, "ratio", self.ratio, 1e-9, 1)
         check_range(owner, "keep", self.keep, 1e-9, 1e6)
         if self.keep >= 1 and self.keep != int(self.keep):
-            raise InputError(f"`keep` of {owner} must be a share below 1 or a whole number of tokens, got {self.keep!r}")
+            raise InputError(f"`keep` of {owner} must be a share below 1 or a whole number, got {self.keep!r}")
         for name in ("top_k", "runs", "max_steps", "ahead"):
             check_integer(owner, name, getattr(self, name), 1)
 
