@@ -269,5 +269,5 @@ def test_checks_of_numbers_accept_numpy() -> None:
         with pytest.raises(ValueError, match="`n` of m must be a whole number from 1 to"):
             check_integer("m", "n", value, 1)
     for value in (True, "0.5", None, float("nan"), 1.5):
-        with pytest.raises(InputError, match="r of m must be between 0 and 1"):
+        with pytest.raises(InputError, match="`r` of m must be between 0 and 1"):
             check_range("m", "r", value, 0, 1)

@@ -66,7 +66,7 @@ def test_a_black_box_has_neither() -> None:
     model = ScriptedModel(["a", "b"], lambda context: np.zeros((len(context), 2)))
     assert find_distributions(model) is None
     assert find_embeddings(model) is None
-    error = capability_error(model, HasEmbeddings, "metric 'soft_ns'", "metric")
+    error = capability_error(model, HasEmbeddings, "metric 'soft_ns'")
     assert isinstance(error, CapabilityError)
     assert "soft_ns" in str(error)
     assert "'scripted'" in str(error)

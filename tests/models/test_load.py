@@ -2,8 +2,10 @@
 
 import copy
 import pickle
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -217,3 +219,16 @@ def test_a_model_spread_over_all_devices_answers_the_same(tiny_folder: Path, tin
     ids = case.ids[None]
     found, usual = (model.score(ids, case.positions, case.targets).logprob for model in (spread, tiny_model))
     assert found == pytest.approx(usual, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"dtpye": "float32"}, "load_model has no argument 'dtpye', did you mean 'dtype'?"),
+        ({"tokenizer": "x"}, "only a server has the option 'tokenizer', not 'smollm2'"),
+        ({"device": True}, "device 'True' is not available here"),
+    ],
+)
+def test_a_wrong_argument_is_named_before_anything_is_fetched(arguments: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InputError, match=re.escape(complaint)):
+        load_model("smollm2", **arguments)

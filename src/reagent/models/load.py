@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from numbers import Integral
 from pathlib import Path
@@ -41,13 +41,17 @@ def load_model(
     are the options of a model at an http(s) URL: tokenizer, cache, concurrency, rate, timeout, retries, backoff, top,
     recover.
     """
-    device = f"cuda:{device}" if isinstance(device, Integral) else str(device)
-    dtype = str(dtype).removeprefix("torch.")
+    device = "auto" if device is None else device
+    is_number = isinstance(device, Integral) and not isinstance(device, bool)
+    device = f"cuda:{device}" if is_number else str(device)
+    dtype = "auto" if dtype is None else str(dtype).removeprefix("torch.")
     if isinstance(source, str) and source.startswith(("http://", "https://")):
         _check_unused("a server", device, dtype, revision)
         return _connect(source, server)
+    _check_names(server)
     if server:
-        raise InputError(f"only a server has the option {next(iter(server))!r}, not {source!r}: leave it out")
+        given = repr(source) if isinstance(source, str | os.PathLike) else f"a {type(source).__name__}"
+        raise InputError(f"only a server has the option {next(iter(server))!r}, not {given}: leave it out")
     if _is_model(source):
         _check_unused("a model object", device, dtype, revision)
         return source  # type: ignore[no-any-return]
@@ -81,6 +85,21 @@ def _load_named(name: str, device: str, dtype: str, revision: str | None) -> Mod
     if "/" not in name and not is_offline and get_close_matches(name, known):
         raise UnknownNameError("model", name, known, hint=", a folder, a .gguf file, or a hub id")
     return _load_pretrained(name, name, _check_placement(device, dtype), revision=revision)
+
+
+def _check_names(options: Mapping[str, Any]) -> None:
+    """Report an unknown keyword as a typo of an argument or of an option of a server."""
+    from reagent.models.http.config import ServerOptions
+
+    names = [field.name for field in fields(ServerOptions)]
+    for name in options:
+        if name not in names:
+            close = get_close_matches(name, ["device", "dtype", "revision", *names], n=1)
+            guess = f", did you mean {close[0]!r}?" if close else "."
+            raise InputError(
+                f"load_model has no argument {name!r}{guess} It has: device, dtype, revision; for a server: "
+                + ", ".join(names)
+            )
 
 
 # --- one function for each kind of source ---
