@@ -51,6 +51,15 @@ def test_quick_is_quick() -> None:
     assert len(with_limit) == 3
 
 
+def test_the_estimate_counts_the_permutations_of_shapley_values() -> None:
+    def passes(count: int) -> float:
+        method = f'[{{ method = "shapley", options = {{ permutations = {count} }} }}]'
+        jobs = missing_jobs(parse(WHOLE.replace('["random"]', method), "mine"), RunSelection(limit=1))["smollm2"]
+        return estimate_jobs(jobs).passes
+
+    assert passes(16) == pytest.approx(4 * passes(4))
+
+
 def test_a_part_of_the_datasets_can_be_asked_for() -> None:
     quick = load_suite("quick")
     jobs = missing_jobs(quick, RunSelection(datasets=("wikibio",)))["smollm2"]
