@@ -22,10 +22,11 @@ from reagent.methods import (
     Shapley,
 )
 from reagent.methods.base import ProgressCallback, no_progress
+from reagent.metrics import find_metric, measure_scores
 from reagent.models.base import Model
 from reagent.models.huggingface import HuggingFaceModel
 from reagent.replacers import Proposals, Replacer, make_replacer
-from reagent.testing import ScriptedModel, all_of, any_of, check_method, check_model, check_replacer
+from reagent.testing import ScriptedModel, all_of, any_of, check_method, check_metric, check_model, check_replacer
 
 METHODS = [
     ReagentFast(probes=48),
@@ -202,3 +203,39 @@ class BrokenModel(ScriptedModel):
 def test_a_broken_model_is_told_which_rule_it_breaks(rule: str, sentence: str) -> None:
     with pytest.raises(AssertionError, match=sentence):
         check_model(BrokenModel(rule), "a b c")
+
+
+class TopDrop:
+    """The drop when the best unit is replaced; `rule` names what is wrong with it."""
+
+    id, higher_is_better, needs = "top_drop", True, "probabilities"
+    summary, blind_to = "drop in log-probability when the best unit is replaced", "all other units"
+
+    def __init__(self, rule: str = "") -> None:
+        self.rule = rule
+        self.calls = 0
+
+    def check(self, model: Model, config: Any) -> None:
+        """Every model gives probabilities."""
+
+    def measure(self, context: Any) -> Any:
+        self.calls += 1
+
+        def drop(t: int, scores: Any) -> Any:
+            drops = context.drops(t, scores == scores.max(1, keepdims=True))
+            return -drops if self.rule == "wrong direction" else drops + self.calls * (self.rule == "changes")
+
+        return measure_scores(context, self, "nats", drop)
+
+
+def test_metrics_conform() -> None:
+    check_metric(TopDrop())
+    check_metric(find_metric("comprehensiveness"))
+
+
+@pytest.mark.parametrize(
+    ("rule", "sentence"), [("wrong direction", "must not be worse than a wrong one"), ("changes", "the same seed")]
+)
+def test_a_broken_metric_is_told_which_rule_it_breaks(rule: str, sentence: str) -> None:
+    with pytest.raises(AssertionError, match=sentence):
+        check_metric(TopDrop(rule))
