@@ -25,6 +25,7 @@ ROWS = [
     {"sampling"},
     {"models"},
     {"replacers"},
+    {"removal"},
     {"methods"},
     {"metrics"},
     {"views"},

@@ -12,6 +12,7 @@ segmentation.py  words, sentences, paragraphs
 sampling.py      balanced random designs
 models/          how likely is this token?
 replacers/       what may replace it?
+removal.py       units deleted, masked or replaced
 methods/         ReAGent and the methods that it is compared with
 metrics/         faithfulness, with statistics
 data/            the tasks of the paper, and files of prompts

@@ -125,7 +125,11 @@ class Case:
         The log-probability of a phrase is the sum over its tokens. The value of a contrasted target is its log-odds
         against the contrast; its rank is 0, or `OVERTAKEN` if the contrast is at least as likely.
         """
-        logprob, rank = model.score(sequences, self.positions, self.targets)
+        return self.output_scores(model.score(sequences, self.positions, self.targets))
+
+    def output_scores(self, scores: TargetScores) -> OutputScores:
+        """Value and rank of each output unit, [batch, outputs], from the scores of `targets`, [batch, targets]."""
+        logprob, rank = scores
         starts = self.unit_starts[len(self.input) : -1] - self.unit_starts[len(self.input)]
         value = np.stack(self.output_values(logprob), axis=1)
         worst = np.maximum.reduceat(rank[:, : len(self.ids) - self.unit_starts[len(self.input)]], starts, axis=1)

@@ -62,6 +62,19 @@ class Model(Protocol):
 
 
 @runtime_checkable
+class ScoresRagged(Protocol):
+    """Scores sequences of different lengths in one call; `ragged.score_ragged` serves all other models."""
+
+    def score_ragged(self, sequences: Sequence[Ids], positions: Ids, targets: Ids) -> TargetScores:
+        """As `Model.score`, of sequences of different lengths.
+
+        `positions` is [batch, targets]: `targets[j]` is predicted from the first `positions[i, j]` tokens of
+        sequence i. There is at least one token before each position, and the tokens from it on do not matter.
+        """
+        ...
+
+
+@runtime_checkable
 class PredictsTokens(Protocol):
     """Predicts next tokens (needed by the replacers `self` and `infill`)."""
 

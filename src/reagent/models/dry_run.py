@@ -4,6 +4,7 @@ Its scores are noise in which no effect is ever settled and no stopping test eve
 bounds.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from reagent.case import Case, Ids, TargetScores
 from reagent.models.base import HasChatTemplate, Meter, Model, Predictions
 from reagent.models.chat import Chat
-from reagent.models.http.scoring import UNLISTED, make_queries, rows_as_tuples
+from reagent.models.http.scoring import UNLISTED, make_queries, scored_texts
 
 VOCABULARY = 1000
 
@@ -59,14 +60,18 @@ class DryRunModel:
         return self.model.chat(messages, target, max_new_tokens)
 
     def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
-        rows = rows_as_tuples(sequences[:, : int(positions.max()) + 1])
+        return self.score_ragged(list(sequences), np.tile(positions, (len(sequences), 1)), targets)
+
+    def score_ragged(self, sequences: Sequence[Ids], positions: Ids, targets: Ids) -> TargetScores:
+        rows = scored_texts(sequences, positions)
         queries = {query for row in make_queries(rows, positions, targets) for query in row}
-        echoed = {(row[:p], row[p]) for row in rows for p in positions.tolist() if p < len(row)}
-        self.meter.add(len(sequences), int(positions.max()))
+        pairs = zip(rows, positions.tolist(), strict=True)
+        echoed = {(row[:p], row[p]) for row, own in pairs for p in own if p < len(row)}
+        for last in positions.max(-1).tolist():
+            self.meter.add(1, last)
         self.echo.add([*map(len, set(rows)), *(len(context) + 1 for context, _ in queries - echoed)])
         self.next_token.add([*map(len, {context for context, _ in queries})])
-        shape = len(sequences), len(positions)
-        return TargetScores(self._noise.normal(-5.0, 1.0, shape), np.full(shape, UNLISTED))
+        return TargetScores(self._noise.normal(-5.0, 1.0, positions.shape), np.full(positions.shape, UNLISTED))
 
     def predict(self, sequence: Ids, k: int) -> Predictions:
         self.meter.add(1, len(sequence) - 1)

@@ -18,6 +18,7 @@ from reagent.models import internals
 from reagent.models.base import Meter, Predictions, Singles
 from reagent.models.chat import Chat, check_target, render_chat
 from reagent.models.network import LOGITS_AT_ONCE, TOKENS_AT_ONCE, Network
+from reagent.models.padding import pad_right, plan_ragged
 from reagent.models.prefix_cache import PrefixCache, plan_batches
 from reagent.models.tokenization import (
     TokenizerCodec,
@@ -196,6 +197,33 @@ class HuggingFaceModel:
             prefix = self._prefix.read(sequences[batch.rows[0], : batch.shared], keep=i == 0)
             logits = self._adapter.forward(ids[batch.rows], before, cache=prefix)
             logprob[batch.rows], rank[batch.rows] = _logprob_and_rank(logits, wanted)
+        return TargetScores(logprob, rank.astype(np.int64))
+
+    def score_ragged(self, sequences: Sequence[Ids], positions: Ids, targets: Ids) -> TargetScores:
+        """Sequences are padded on the right, which changes nothing before the padding in a causal model."""
+        for length in positions.max(-1).tolist():
+            self.meter.add(1, length)
+        with self._lock, torch.inference_mode():
+            return self._score_ragged(pad_right(sequences, positions.max(-1)), positions, targets)
+
+    def _score_ragged(self, padded: Ids, positions: Ids, targets: Ids) -> TargetScores:
+        room = max(1, self._adapter.positions_at_once)
+        if len(targets) > room:  # not even one sequence fits: half of the targets at a time
+            half = len(targets) // 2
+            parts = [self._score_ragged(padded, positions[:, s], targets[s]) for s in (slice(half), slice(half, None))]
+            return TargetScores(*(np.concatenate(columns, axis=1) for columns in zip(*parts, strict=True)))
+        fixed_cost = PASS_COST if self._adapter.device.type == "cpu" else math.inf
+        sharing = self._prefix.can_share
+        logprob, rank = np.empty((2, *positions.shape))
+        for i, batch in enumerate(plan_ragged(padded, positions, self.tokens_at_once, room, fixed_cost, sharing)):
+            own = positions[batch.rows]
+            read, places = np.unique(own - 1, return_inverse=True)
+            prefix = self._prefix.read(padded[batch.rows[0], : batch.shared], keep=i == 0)
+            ids = self._adapter.tensor(padded[batch.rows, : own.max()])
+            logits = self._adapter.forward(ids, self._adapter.tensor(read), cache=prefix)
+            rows = torch.arange(len(ids), device=ids.device)[:, None]
+            logits = logits[rows, self._adapter.tensor(places.reshape(own.shape))]  # [rows, targets, vocabulary]
+            logprob[batch.rows], rank[batch.rows] = _logprob_and_rank(logits, self._adapter.tensor(targets))
         return TargetScores(logprob, rank.astype(np.int64))
 
     @property

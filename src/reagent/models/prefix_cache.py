@@ -42,7 +42,7 @@ def plan_batches(
     [[1, 2], [3]]
     """
     length = sequences.shape[1]
-    shared = np.minimum(_leading_agreement(sequences), limit)
+    shared = np.minimum(leading_agreement(sequences), limit)
     order = np.argsort(shared, kind="stable")
     start = 0
     while start < len(order):
@@ -55,7 +55,7 @@ def plan_batches(
         start += len(chosen)
 
 
-def _leading_agreement(sequences: Ids) -> Ids:
+def leading_agreement(sequences: Ids) -> Ids:
     """For each row, how many leading tokens it shares with most rows."""
     if len(sequences) == 1:
         return np.zeros(1, dtype=np.int64)

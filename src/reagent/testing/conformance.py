@@ -17,6 +17,7 @@ from reagent.errors import CapabilityError
 from reagent.explanation import Explanation
 from reagent.methods import Method, uses_replacer
 from reagent.models.base import Model, PredictsTokens
+from reagent.models.ragged import score_ragged
 from reagent.replacers import Proposals, Replacer
 from reagent.testing.planted import all_of, mentions
 from reagent.testing.scripted import ScriptedModel
@@ -149,12 +150,19 @@ class _Wrapper:
         scores: TargetScores = self._model.score(sequences, positions, targets)
         return scores
 
+    def score_ragged(self, sequences: Sequence[Ids], positions: Ids, targets: Ids) -> TargetScores:
+        return score_ragged(self._model, sequences, positions, targets)
+
 
 class _OneByOne(_Wrapper):
     """Scores one sequence at a time."""
 
     def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
         rows = [self._model.score(sequences[i : i + 1], positions, targets) for i in range(len(sequences))]
+        return TargetScores(*(np.concatenate(parts) for parts in zip(*rows, strict=True)))
+
+    def score_ragged(self, sequences: Sequence[Ids], positions: Ids, targets: Ids) -> TargetScores:
+        rows = [self._model.score(s[None], p, targets) for s, p in zip(sequences, positions, strict=True)]
         return TargetScores(*(np.concatenate(parts) for parts in zip(*rows, strict=True)))
 
 
@@ -172,6 +180,10 @@ class _ProtectFirst(_Wrapper):
     def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
         self.sequences.append(sequences.copy())
         return super().score(sequences, positions, targets)
+
+    def score_ragged(self, sequences: Sequence[Ids], positions: Ids, targets: Ids) -> TargetScores:
+        self.sequences += [sequence[None] for sequence in sequences]
+        return super().score_ragged(sequences, positions, targets)
 
 
 # --- replacers ---

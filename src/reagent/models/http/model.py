@@ -1,7 +1,7 @@
 """A model behind an OpenAI-compatible API that returns only probabilities."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -185,6 +185,9 @@ class HttpModel:
     # --- scores and predictions ---
 
     def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
+        return self.score_ragged(list(sequences), np.tile(positions, (len(sequences), 1)), targets)
+
+    def score_ragged(self, sequences: Sequence[Ids], positions: Ids, targets: Ids) -> TargetScores:
         return self._endpoint_of(sequences[0]).scorer.score(sequences, positions, targets)
 
     def predict(self, sequence: Ids, k: int) -> Predictions:

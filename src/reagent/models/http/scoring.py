@@ -64,8 +64,8 @@ class Scorer(Protocol):
 
     top: int
 
-    def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
-        """As `Model.score`."""
+    def score(self, sequences: Sequence[Ids], positions: Ids, targets: Ids) -> TargetScores:
+        """As `ScoresRagged.score_ragged`: each request has one sequence, so lengths do not matter."""
         ...
 
     def predict(self, sequence: Context, k: int) -> list[tuple[TokenLogprob, ...]]:
@@ -82,13 +82,15 @@ class EchoScorer:
         self.client, self.request_format, self.vocabulary = client, request_format, vocabulary
         self.parameter, self.top = parameter, top
 
-    def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
-        rows = rows_as_tuples(sequences[:, : int(positions.max()) + 1])
-        where, top = positions.tolist(), min(ECHOED, self.top)
-        scores, tops = self._score_texts([(row, where) for row in dict.fromkeys(rows)], top)
+    def score(self, sequences: Sequence[Ids], positions: Ids, targets: Ids) -> TargetScores:
+        rows, top = scored_texts(sequences, positions), min(ECHOED, self.top)
+        where: dict[Context, dict[int, None]] = {}  # text → positions, each once
+        for row, own in zip(rows, positions.tolist(), strict=True):
+            where.setdefault(row, {}).update(dict.fromkeys(p for p in own if p < len(row)))
+        scores, tops = self._score_texts([(row, list(own)) for row, own in where.items()], top)
         queries = make_queries(rows, positions, targets)
         for context, token in dict.fromkeys(q for row in queries for q in row if q not in scores):
-            listed = next((e for e in tops[context] if self.vocabulary.matches(e, token)), None)
+            listed = next((e for e in tops.get(context, ()) if self.vocabulary.matches(e, token)), None)
             if listed is not None:
                 scores[context, token] = TokenScore(listed.logprob, tops[context].index(listed))
         rest = dict.fromkeys(q for row in queries for q in row if q not in scores)
@@ -154,8 +156,8 @@ class NextTokenScorer:
         self.client, self.request_format, self.vocabulary = client, request_format, vocabulary
         self.top, self.bias = top, bias
 
-    def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
-        queries = make_queries(rows_as_tuples(sequences), positions, targets)
+    def score(self, sequences: Sequence[Ids], positions: Ids, targets: Ids) -> TargetScores:
+        queries = make_queries(scored_texts(sequences, positions), positions, targets)
         different = list(dict.fromkeys(q for row in queries for q in row))
         next_positions = self._next_positions(dict.fromkeys(context for context, _ in different))
         scores = {q: self._look_up(next_positions[q[0]], q[1]) for q in different}
@@ -217,15 +219,18 @@ class NextTokenScorer:
         return recovered
 
 
-def rows_as_tuples(sequences: Ids) -> list[Context]:
-    """Sequences as tuples, which can be keys of a dictionary."""
-    return [tuple(row) for row in sequences.tolist()]
+def scored_texts(sequences: Sequence[Ids], positions: Ids) -> list[Context]:
+    """Each sequence up to its last target, as a tuple, which can be the key of a dictionary."""
+    return [tuple(row[: last + 1].tolist()) for row, last in zip(sequences, positions.max(-1), strict=True)]
 
 
 def make_queries(rows: Sequence[Context], positions: Ids, targets: Ids) -> list[list[Query]]:
-    """For each row, a query for each target."""
-    pairs = list(zip(positions.tolist(), targets.tolist(), strict=True))
-    return [[(row[:p], t) for p, t in pairs] for row in rows]
+    """For each row, a query for each target at the positions of the row."""
+    wanted = targets.tolist()
+    return [
+        [(row[:p], t) for p, t in zip(own, wanted, strict=True)]
+        for row, own in zip(rows, positions.tolist(), strict=True)
+    ]
 
 
 def _as_arrays(queries: Sequence[Sequence[Query]], scores: Mapping[Query, TokenScore], client: Client) -> TargetScores:
