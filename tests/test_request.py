@@ -388,7 +388,7 @@ def test_instances_do_what_their_names_do() -> None:
 @pytest.mark.parametrize(
     ("method", "name", "preset"),
     [
-        (Occlusion(by="deletion"), "occlusion", "deletion"),
+        (Occlusion(removal="delete"), "occlusion", "deletion"),
         (Attention("last"), "attention_last", None),
         (ReagentPaper(keep=5, max_steps=3000), "reagent", "paper-appendix"),
         (ReagentPaper(max_steps=7), "reagent", "paper"),

@@ -68,7 +68,18 @@ def require_removal(model: Model, removal: str, wanted_by: str) -> None:
 
 def count_passes(remover: Remover, removed: Mask) -> int:
     """The number of forward passes that `remover.score(removed)` takes."""
-    return len(removed) if remover.is_random else len({row.tobytes() for row in removed})
+    return len(removed) if remover.is_random else len(different_rows(removed)[0])
+
+
+def different_rows(removed: Mask) -> tuple[Mask, Ids]:
+    """The different rows in the order in which they first occur, and the one that each row equals.
+
+    >>> different_rows(np.array([[True, False], [True, True], [True, False]]))[1].tolist()
+    [0, 1, 0]
+    """
+    numbers: dict[bytes, int] = {}
+    row_of = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in removed], dtype=np.int64)
+    return removed[np.unique(row_of, return_index=True)[1]], row_of
 
 
 @dataclass(frozen=True)
@@ -90,7 +101,7 @@ class Delete:
         return np.flatnonzero(~self.case.protected[:-1] & ~is_phrase[:-1])
 
     def score(self, removed: Mask, uniform: Floats | None = None) -> OutputScores:  # noqa: ARG002
-        different, row_of = _different_rows(removed)
+        different, row_of = different_rows(removed)
         kept = ~_removed_tokens(self.case, self.free, different)  # [probes, length]
         prompt = int(self.case.unit_starts[len(self.case.input)])
         kept[~kept[:, :prompt].any(-1), prompt - 1] = True
@@ -118,7 +129,7 @@ class MaskOut:
         return np.flatnonzero(~self.case.protected[: len(self.case.input) - 1])
 
     def score(self, removed: Mask, uniform: Floats | None = None) -> OutputScores:  # noqa: ARG002
-        different, row_of = _different_rows(removed)
+        different, row_of = different_rows(removed)
         keep = ~_removed_tokens(self.case, self.free, different)
         model = require_attention_mask(self.model, "removal 'mask'")
         sequences = np.tile(self.case.ids, (len(keep), 1))
@@ -151,13 +162,6 @@ def _removed_tokens(case: Case, free: Ids, removed: Mask) -> Mask:
     units = np.zeros((len(removed), len(case.units)), dtype=np.bool_)
     units[:, free] = removed
     return units[:, case.unit_of]
-
-
-def _different_rows(removed: Mask) -> tuple[Mask, Ids]:
-    """The different rows in the order in which they first occur, and the one that each row equals."""
-    numbers: dict[bytes, int] = {}
-    row_of = np.array([numbers.setdefault(row.tobytes(), len(numbers)) for row in removed], dtype=np.int64)
-    return removed[np.unique(row_of, return_index=True)[1]], row_of
 
 
 def _select(scores: TargetScores, rows: Ids) -> TargetScores:

@@ -10,6 +10,7 @@ from reagent.errors import CapabilityError, InputError
 from reagent.methods.base import Progress
 from reagent.methods.greedy import Greedy, rationale_ratio
 from reagent.models.huggingface import HuggingFaceModel
+from reagent.removal import REMOVALS
 from reagent.replacers.base import no_proposals
 from reagent.testing.planted import WORDS, all_of
 from reagent.testing.scripted import ScriptedModel
@@ -45,11 +46,11 @@ def misleading() -> ScriptedModel:
 
 
 @pytest.mark.parametrize("exhaustive", [False, True])
-@pytest.mark.parametrize("by", ["replacement", "masking"])
-def test_the_planted_set_is_the_rationale(by: str, exhaustive: bool) -> None:
+@pytest.mark.parametrize("removal", ["replace", "mask"])
+def test_the_planted_set_is_the_rationale(removal: str, exhaustive: bool) -> None:
     model = maskable(all_of({1: 2, 3: 4}))
-    result = make_problem(model, PROMPT, " w0").run(Greedy(by=by, exhaustive=exhaustive))
-    always_kept = [5] if by == "masking" else []  # the last unit, at which the prediction is read
+    result = make_problem(model, PROMPT, " w0").run(Greedy(removal=removal, exhaustive=exhaustive))
+    always_kept = [5] if removal == "mask" else []  # the last unit, at which the prediction is read
     assert np.flatnonzero(result.scores[0]).tolist() == [1, 3, *always_kept]
     np.testing.assert_allclose(
         sorted(result.scores[0], reverse=True)[:2], np.array([1, 1 / 2]) / (11 / 6 if always_kept else 1.5)
@@ -92,12 +93,12 @@ def test_the_ratio_shows_that_greedy_is_longer_than_the_smallest() -> None:
 
 def test_exhaustive_is_never_longer_and_scores_no_set_twice(tiny_model: HuggingFaceModel) -> None:
     problem = make_problem(tiny_model, "The river runs", max_new_tokens=3)
-    for by in ("replacement", "masking"):
-        greedy, smallest = (problem.run(Greedy(by=by, exhaustive=e)) for e in (False, True))
+    for removal in REMOVALS:
+        greedy, smallest = (problem.run(Greedy(removal=removal, exhaustive=e)) for e in (False, True))
         assert all(a >= b for a, b in zip(greedy.steps, smallest.steps, strict=True))
         assert rationale_ratio(greedy.steps, smallest.steps) >= 1
         sets = sum(2 ** (len(problem.case.input) + t) for t in range(3))
-        assert smallest.probes <= sets * (3 if by == "replacement" else 1)
+        assert smallest.probes <= sets * (3 if removal == "replace" else 1)
 
 
 def test_too_many_sets_are_an_error_with_their_number() -> None:
@@ -130,7 +131,7 @@ def test_a_target_that_needs_nothing_is_flagged_and_uniform() -> None:
     result = make_problem(constant, PROMPT, " w19").run(Greedy())
     assert (result.steps, result.stopped) == ([0], ["empty"])
     np.testing.assert_allclose(result.scores[0], 1 / 6)
-    masked = make_problem(maskable(constant), PROMPT, " w19").run(Greedy(by="masking"))
+    masked = make_problem(maskable(constant), PROMPT, " w19").run(Greedy(removal="mask"))
     assert (masked.steps, masked.stopped) == ([1], ["condition"])
     assert masked.scores[0].tolist() == [0, 0, 0, 0, 0, 1]
 
@@ -143,23 +144,27 @@ def test_a_contrasted_target_is_predicted_when_it_is_more_likely_than_the_contra
 
 
 @pytest.mark.parametrize("exhaustive", [False, True])
-@pytest.mark.parametrize("by", ["replacement", "masking"])
+@pytest.mark.parametrize("removal", ["replace", "mask", "delete"])
 def test_the_rationale_keeps_the_prediction_and_less_of_it_does_not(
-    tiny_model: HuggingFaceModel, by: str, exhaustive: bool
+    tiny_model: HuggingFaceModel, removal: str, exhaustive: bool
 ) -> None:
     problem = make_problem(
         tiny_model, TEXT, max_new_tokens=4, candidates=1
     )  # one proposal: the search is deterministic
-    result = problem.run(Greedy(by=by, draws=1, exhaustive=exhaustive))
+    result = problem.run(Greedy(removal=removal, draws=1, exhaustive=exhaustive))
     assert set(result.stopped) == {"condition"}
     assert max(result.steps) > 2
 
     def rank(t: int, units: list[int]) -> int:
         case = problem.case.for_target(t)
         kept = np.isin(np.arange(len(problem.case.units)), units)
-        if by == "replacement":
+        if removal == "replace":
             texts = problem.proposals.apply(~kept[None], np.zeros((1, len(kept)), dtype=np.int64))
             return case.score_outputs(tiny_model, texts[:, : len(case.ids)]).rank[0, 0]
+        if removal == "delete":
+            rest = [i for i, k in zip(case.ids.tolist(), kept[: len(case.input)].tolist(), strict=False) if k]
+            rest = rest or [int(case.ids[len(case.input) - 1])]
+            return tiny_model.score(np.array([rest]), np.array([len(rest)]), case.targets).rank[0, 0]
         keep = np.append(kept[: len(case.input)], True)[None]
         return tiny_model.score_masked(case.ids[None], keep, case.positions, case.targets).rank[0, 0]
 
@@ -167,17 +172,17 @@ def test_the_rationale_keeps_the_prediction_and_less_of_it_does_not(
         rationale = np.argsort(-scores, kind="stable")[: result.steps[t]].tolist()
         assert scores[rationale].sum() == pytest.approx(1)
         assert rank(t, rationale) == 0
-        chosen = rationale[:-1] if by == "masking" else rationale
-        if by == "masking":
+        chosen = rationale[:-1] if removal == "mask" else rationale
+        if removal == "mask":
             assert rationale[-1] == len(scores) - 1
         for i in range(len(chosen)):  # greedy guarantees that the last was needed, exhaustive that all were
             if exhaustive or i == len(chosen) - 1:
                 assert rank(t, [unit for unit in rationale if unit != chosen[i]]) > 0
 
 
-@pytest.mark.parametrize("by", ["replacement", "masking"])
+@pytest.mark.parametrize("removal", ["replace", "mask", "delete"])
 @pytest.mark.parametrize("kind", ["words", "phrase", "contrast"])
-def test_units_phrases_and_contrasts(tiny_model: HuggingFaceModel, by: str, kind: str) -> None:
+def test_units_phrases_and_contrasts(tiny_model: HuggingFaceModel, removal: str, kind: str) -> None:
     tokens = len(make_problem(tiny_model, TEXT).case.input)
     problem = {
         "words": lambda: make_problem(tiny_model, TEXT, groups=[i // 3 for i in range(tokens)]),
@@ -185,32 +190,32 @@ def test_units_phrases_and_contrasts(tiny_model: HuggingFaceModel, by: str, kind
         "contrast": lambda: make_problem(tiny_model, "The river", " and the", contrast=" and play"),
     }[kind]()
     before = tiny_model.meter.forward_passes
-    result = problem.run(Greedy(by=by))
+    result = problem.run(Greedy(removal=removal))
     assert tiny_model.meter.forward_passes - before == result.probes + result.stopping_tests
     assert [len(row) for row in result.scores] == [len(problem.case.input) + t for t in range(len(problem.case.output))]
     assert all(row.sum() == pytest.approx(1) for row in result.scores)
 
 
-@pytest.mark.parametrize("by", ["replacement", "masking"])
-def test_protected_tokens_stay_and_score_nothing(by: str) -> None:
+@pytest.mark.parametrize("removal", ["replace", "mask", "delete"])
+def test_protected_tokens_stay_and_score_nothing(removal: str) -> None:
     model = HuggingFaceModel(tiny.network_of("opt"), tiny.tokenizer_of("opt"))
     problem = make_problem(model, "The river", max_new_tokens=2)
-    result = problem.run(Greedy(by=by))
+    result = problem.run(Greedy(removal=removal))
     assert problem.case.input[0].protected
     assert [row[0] for row in result.scores] == [0, 0]
 
 
-@pytest.mark.parametrize("by", ["replacement", "masking"])
-def test_one_position_scores_one(by: str) -> None:
-    result = make_problem(maskable(all_of({0: 1})), "w1", " w0").run(Greedy(by=by))
+@pytest.mark.parametrize("removal", ["replace", "mask"])
+def test_one_position_scores_one(removal: str) -> None:
+    result = make_problem(maskable(all_of({0: 1})), "w1", " w0").run(Greedy(removal=removal))
     assert result.scores[0].tolist() == [1.0]
     assert result.steps == [1]
 
 
-@pytest.mark.parametrize("by", ["replacement", "masking"])
-def test_batches_and_runs_agree(tiny_model: HuggingFaceModel, by: str) -> None:
+@pytest.mark.parametrize("removal", ["replace", "mask", "delete"])
+def test_batches_and_runs_agree(tiny_model: HuggingFaceModel, removal: str) -> None:
     cut = HuggingFaceModel(tiny_model.network, tiny_model.tokenizer, tokens_at_once=30)
-    a, again, b = (make_problem(m, TEXT).run(Greedy(by=by, draws=2)) for m in (tiny_model, tiny_model, cut))
+    a, again, b = (make_problem(m, TEXT).run(Greedy(removal=removal, draws=2)) for m in (tiny_model, tiny_model, cut))
     assert a.steps == again.steps == b.steps
     for row, same, other in zip(a.effects, again.effects, b.effects, strict=True):
         np.testing.assert_array_equal(row, same)
@@ -229,30 +234,30 @@ def test_progress_only_shrinks_its_total(tiny_model: HuggingFaceModel) -> None:
 def test_a_model_without_masks_is_refused_before_any_work() -> None:
     problem = make_problem(all_of({1: 2}), PROMPT, " w0")
     before = problem.model.meter.forward_passes
-    with pytest.raises(CapabilityError, match=r"method 'greedy' by masking needs .* 'scripted'"):
-        problem.run(Greedy(by="masking"))
+    with pytest.raises(CapabilityError, match=r"method 'greedy' with removal 'mask' needs .* 'scripted'"):
+        problem.run(Greedy(removal="mask"))
     assert problem.model.meter.forward_passes == before
 
 
 def test_masking_needs_no_replacer(tiny_model: HuggingFaceModel) -> None:
     problem = make_problem(tiny_model, TEXT)
-    method = Greedy(by="masking")
+    method = Greedy(removal="mask")
     bare = problem._replace(proposals=no_proposals(problem.case)).run(method)
     np.testing.assert_array_equal(bare.effects[-1], problem.run(method).effects[-1])
     assert not method.replaces
     assert Greedy().replaces
 
 
-def test_the_provenance_has_the_removal_method() -> None:
-    info = Greedy(by="masking").info
-    assert info["by"] == "masking"
+def test_the_provenance_has_the_removal() -> None:
+    info = Greedy(removal="mask").info
+    assert info["removal"] == "mask"
     assert info["scores"].startswith("1 / place in the order")
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"by": "mask"}, "unknown removal method 'mask', did you mean 'masking'"),
+        ({"removal": "masks"}, "unknown removal 'masks', did you mean 'mask'"),
         ({"draws": 0}, "`draws` of method 'greedy'"),
         ({"top_k": 0}, "`top_k` of method 'greedy'"),
     ],

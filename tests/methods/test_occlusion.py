@@ -73,7 +73,7 @@ def test_deletion_is_the_text_without_the_unit(family: str, by_words: bool) -> N
     tokens = len(make_problem(model, TEXT).case.input)
     groups = [i // 3 for i in range(tokens)] if by_words else None
     case = (problem := make_problem(model, TEXT, max_new_tokens=3, groups=groups)).case
-    result = problem.run(Occlusion(by="deletion"))
+    result = problem.run(Occlusion(removal="delete"))
     for t in range(3):
         for unit in range(len(case.input) + t):
             if case.units[unit].protected:
@@ -92,7 +92,7 @@ def test_deletion_takes_phrases_and_contrasts(tiny_model: HuggingFaceModel) -> N
         make_problem(tiny_model, TEXT, " and the children", phrase=(4, 17))[1:],
         make_problem(tiny_model, TEXT, " and the", contrast=" and play")[1:],
     ):
-        result = Occlusion(by="deletion").attribute(tiny_model, case, proposals, np.random.default_rng(0))
+        result = Occlusion(removal="delete").attribute(tiny_model, case, proposals, np.random.default_rng(0))
         t, unit = len(case.output) - 1, 2
         begin, size = case.unit_starts[len(case.input) + t], len(case.units[unit].ids)
         ids = case.ids[case.unit_of != unit][None]
@@ -105,7 +105,7 @@ def test_deletion_takes_phrases_and_contrasts(tiny_model: HuggingFaceModel) -> N
 
 def test_deletion_needs_no_replacer(tiny_model: HuggingFaceModel) -> None:
     problem = make_problem(tiny_model, TEXT)
-    method = Occlusion(by="deletion")
+    method = Occlusion(removal="delete")
     bare = problem._replace(proposals=no_proposals(problem.case)).run(method)
     np.testing.assert_array_equal(bare.effects[0], problem.run(method).effects[0])
     assert not method.replaces
@@ -116,33 +116,33 @@ def test_deletion_leaves_protected_tokens_in_every_text() -> None:
     model = HuggingFaceModel(tiny.network_of("opt"), tiny.tokenizer_of("opt"))
     problem = make_problem(model, TEXT)
     seen: list[np.ndarray] = []
-    original = model.score
-    model.score = lambda sequences, *rest: (seen.append(sequences), original(sequences, *rest))[1]  # type: ignore[method-assign]
-    problem.run(Occlusion(by="deletion"))
+    original = model.score_ragged
+    model.score_ragged = lambda texts, *rest: (seen.extend(texts), original(texts, *rest))[1]  # type: ignore[method-assign]
+    problem.run(Occlusion(removal="delete"))
     assert seen
-    assert all((batch[:, 0] == problem.case.ids[0]).all() for batch in seen)
-    assert {batch.shape[1] for batch in seen} == {len(problem.case.ids) - 1}
+    assert all(text[0] == problem.case.ids[0] for text in seen)
+    assert {len(text) for text in seen} == {len(problem.case.ids) - 1}
 
 
-@pytest.mark.parametrize("by", ["replacement", "deletion"])
-def test_one_position_scores_one(by: str) -> None:
-    result = make_problem(all_of({0: 1}), "w1", " w0 w3").run(Occlusion(by=by))
+@pytest.mark.parametrize("removal", ["replace", "delete"])
+def test_one_position_scores_one(removal: str) -> None:
+    result = make_problem(all_of({0: 1}), "w1", " w0 w3").run(Occlusion(removal=removal))
     assert result.scores[0].tolist() == [1.0]
     assert result.scores[1].sum() == pytest.approx(1)
-    assert result.stopped[0] == ("single" if by == "deletion" else "fixed")
+    assert result.stopped[0] == ("single" if removal == "delete" else "fixed")
 
 
-@pytest.mark.parametrize("by", ["replacement", "deletion"])
-def test_batches_and_runs_agree(tiny_model: HuggingFaceModel, by: str) -> None:
+@pytest.mark.parametrize("removal", ["replace", "delete", "mask"])
+def test_batches_and_runs_agree(tiny_model: HuggingFaceModel, removal: str) -> None:
     cut = HuggingFaceModel(tiny_model.network, tiny_model.tokenizer, tokens_at_once=30)
-    a, again, b = (make_problem(model, TEXT).run(Occlusion(by=by)) for model in (tiny_model, tiny_model, cut))
+    a, again, b = (make_problem(model, TEXT).run(Occlusion(removal=removal)) for model in (tiny_model, tiny_model, cut))
     for row, same, other in zip(a.effects, again.effects, b.effects, strict=True):
         np.testing.assert_array_equal(row, same)
         np.testing.assert_allclose(row, other, atol=1e-4)
 
 
 def test_progress_ends_at_its_total(tiny_model: HuggingFaceModel) -> None:
-    for method in (Occlusion(), Occlusion(by="deletion")):
+    for method in (Occlusion(), Occlusion(removal="delete")):
         progress: list[Progress] = []
         make_problem(tiny_model, 12 * TEXT).run(method, on_progress=progress.append)
         assert len(progress) > 1
@@ -153,7 +153,7 @@ def test_progress_ends_at_its_total(tiny_model: HuggingFaceModel) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"by": "delete"}, "unknown removal method 'delete', did you mean 'deletion'"),
+        ({"removal": "deletion"}, "unknown removal 'deletion', did you mean 'delete'"),
         ({"draws": 0}, "`draws` of method 'occlusion' must be a whole number from 1"),
         ({"scores": "max"}, r"'max'.*positive, absolute, softmax"),
     ],

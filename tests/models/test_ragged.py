@@ -122,11 +122,11 @@ def test_a_start_that_all_texts_share_is_read_once(
     tokens_read: Callable[[HuggingFaceModel], list[tuple[int, ...]]],
 ) -> None:
     model = make_model("llama")
-    texts = shortened_texts(model, 20)
+    texts = shortened_texts(model, 12)
     shapes = tokens_read(model)
     model.score_ragged(*texts)
-    assert shapes[0] == (1, 20)
-    assert sum(rows * length for rows, length in shapes) < 0.6 * texts[1].max(-1).sum()
+    assert shapes[0] == (1, 12)
+    assert sum(rows * length for rows, length in shapes) < 0.7 * texts[1].max(-1).sum()
 
 
 def test_batches_stay_within_their_limits(

@@ -11,6 +11,7 @@ from reagent.case import Case, Ids, TargetScores
 from reagent.methods import (
     Attention,
     Attribution,
+    Exact,
     Greedy,
     InputXGradient,
     Lime,
@@ -32,10 +33,15 @@ METHODS = [
     ReagentFast(probes=48),
     ReagentPaper(max_steps=300, top_k=1),
     Lime(samples=64),
+    Lime(samples=64, removal="delete"),
     Occlusion(draws=2),
-    Occlusion(by="deletion"),
+    Occlusion(removal="delete"),
+    Exact(),
+    Exact(removal="replace", draws=1),
     Shapley(permutations=4),
+    Shapley(permutations=4, removal="delete"),
     Greedy(draws=1),
+    Greedy(removal="delete"),
 ]
 
 
@@ -44,7 +50,17 @@ def test_the_methods_of_the_package_conform(method: Method) -> None:
     check_method(method)
 
 
-@pytest.mark.parametrize("method", [InputXGradient(), Attention("last")], ids=repr)
+MORE_THAN_PROBABILITIES = [
+    InputXGradient(),
+    Attention("last"),
+    Lime(samples=32, removal="mask"),
+    Occlusion(removal="mask"),
+    Shapley(permutations=2, removal="mask"),
+    Greedy(removal="mask"),
+]
+
+
+@pytest.mark.parametrize("method", MORE_THAN_PROBABILITIES, ids=repr)
 def test_methods_that_need_more_than_probabilities_conform(tiny_model: HuggingFaceModel, method: Method) -> None:
     check_method(method, tiny_model)
 

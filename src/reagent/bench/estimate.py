@@ -13,6 +13,7 @@ import numpy as np
 
 from reagent.bench.plan import Job
 from reagent.bench.suite import ModelConfig
+from reagent.methods.exact import MAX_UNITS
 from reagent.metrics.base import EstimatesPasses
 from reagent.metrics.config import EvaluationConfig
 from reagent.metrics.rationale import SIZE
@@ -64,14 +65,16 @@ def _passes(info: Mapping[str, Any], units: float, targets: int) -> float:
         steps = info["max_steps"] if not info["stop"] else min(STEPS, info["max_steps"])
         return float(targets * info["runs"] * steps * (2 if info["stop"] else 1))
     slopes = 1 + 2 * targets
+    draws = float(info.get("draws", 1)) if info.get("removal") == "replace" else 1.0
     simple: dict[str, float] = {
         "input_x_gradient": 2 + 2 * targets,
         "integrated_gradients": float(info.get("steps") or 64) * slopes,
         "gradient_shap": float(info.get("n_samples", 0)) * slopes,
         "lime": float(info.get("samples", 0)),
-        "occlusion": units * (1 if info.get("by") == "deletion" else float(info.get("draws", 1))),
+        "occlusion": units * draws,
+        "exact": 2 ** min(units, MAX_UNITS) * draws,
         "shapley": units * 2 * float(info.get("permutations", 0)),
-        "greedy": targets * units * SIZE * (1 if info.get("by") == "masking" else float(info.get("draws", 1))),
+        "greedy": targets * units * SIZE * draws,
     }
     return simple.get(method, 1.0)
 

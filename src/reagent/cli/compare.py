@@ -72,7 +72,8 @@ def compare(
         prompt, file, target, max_new_tokens, unit, spans, marked, None, span, contrast, chat, system, messages, token,
         seed,
     )  # fmt: skip
-    chosen = list(list_methods()) if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]
+    every = [name for name, info in list_methods().items() if info.max_units is None]
+    chosen = every if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]
     requests = build_requests(
         methods=chosen,
         options=_by_method(settings),

@@ -55,6 +55,12 @@ def explain(
     response: Annotated[
         str | None, typer.Option(help="fast: what is measured, logprob or g (the published response).")
     ] = None,
+    removal: Annotated[
+        str | None,
+        typer.Option(
+            metavar="R", help="lime, occlusion, shapley, greedy, exact: how units are removed, delete, mask or replace."
+        ),
+    ] = None,
     max_steps: Annotated[int | None, typer.Option(metavar="N", help="paper: steps after which a run ends.")] = None,
     runs: Annotated[int | None, typer.Option(metavar="N", help="paper: independent runs to average.")] = None,
     ratio: Annotated[
@@ -104,6 +110,7 @@ def explain(
     named = drop_none(
         probes=probes,
         response=response,
+        removal=removal,
         max_steps=max_steps,
         runs=runs,
         ratio=ratio,

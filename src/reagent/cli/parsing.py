@@ -123,8 +123,8 @@ def drop_none(**options: Any) -> dict[str, Any]:
 def parse_settings(pairs: list[str] | None, option: str = "--set") -> dict[str, Any]:
     """Parse NAME=VALUE pairs; a value is JSON (a number, true, false, null) or else a text.
 
-    >>> parse_settings(["steps=20", "by=deletion"])
-    {'steps': 20, 'by': 'deletion'}
+    >>> parse_settings(["steps=20", "removal=delete"])
+    {'steps': 20, 'removal': 'delete'}
     """
     from json import JSONDecodeError, loads
 

@@ -8,6 +8,7 @@ effects.py         single effects and their standard errors from probes
 lime.py            local linear models
 occlusion.py       one unit at a time
 shapley.py         Shapley values by sampled permutations
+exact.py           exact Shapley values and interactions of a few units
 greedy.py          the smallest set of units that keeps the prediction
 gradients.py       input × gradient, integrated gradients, gradient SHAP
 captum_adapter.py  a model as Captum expects it
@@ -21,6 +22,7 @@ normalization.py   from effects to scores
 
 from reagent.methods.attention import Attention
 from reagent.methods.base import Attribution, Method, Progress, ProgressCallback
+from reagent.methods.exact import Exact
 from reagent.methods.gradients import GradientShap, InputXGradient, IntegratedGradients
 from reagent.methods.greedy import Greedy
 from reagent.methods.lime import Lime
@@ -44,6 +46,7 @@ __all__ = [
     "METHODS",
     "Attention",
     "Attribution",
+    "Exact",
     "GradientShap",
     "Greedy",
     "InputXGradient",

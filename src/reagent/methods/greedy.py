@@ -4,13 +4,14 @@ A rationale is a small set of units that suffices for the prediction. The search
 and repeatedly adds the unit that makes the target most likely, until the model predicts the target.
 
 The published method first fine-tunes the model on texts with missing words. Here the model is not changed, and units
-are removed in one of two ways:
+are removed in one of three ways (see `removal`):
 
-- replacement: removed units are replaced by proposals. A few draws are fixed in advance; the log-probability of the
+- replace: removed units are replaced by proposals. A few draws are fixed in advance; the log-probability of the
   target is averaged over them, and the target counts as predicted if it is predicted in most of them.
-- masking: removed units are masked in attention, and all others keep their positions, as published. The prediction is
+- mask: removed units are masked in attention, and all others keep their positions, as published. The prediction is
   read at the last unit, which is therefore always part of the rationale. It is not chosen by the search, so it is the
   last in the order and has no effect.
+- delete: removed units are left out. If no unit is kept and none is protected, the last token of the context stays.
 
 If the model does not predict the target even with the whole context, the search ends when the rank of the target is no
 worse than with the whole context, and the row is flagged.
@@ -24,15 +25,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reagent.case import Case, Floats, Ids, Mask, OutputScores
-from reagent.errors import InputError, UnknownNameError
+from reagent.case import Case, Floats, Ids, Mask
+from reagent.errors import InputError
 from reagent.methods.base import Attribution, Progress, ProgressCallback, no_progress
-from reagent.methods.probing import BATCH, ScoreAdapter, stratified_uniform
-from reagent.models.base import HasAttentionMask, Model, require_attention_mask
+from reagent.methods.probing import BATCH, stratified_uniform
+from reagent.models.base import Model
+from reagent.removal import MaskOut, Remover, check_removal, make_remover, require_removal
 from reagent.replacers.base import Proposals
 from reagent.validation import check_integer
 
-REMOVAL_METHODS = ("replacement", "masking")
 TIE_DECIMALS = 5  # of a nat: among units with equal rounded values, the first is added
 
 
@@ -40,15 +41,14 @@ TIE_DECIMALS = 5  # of a nat: among units with equal rounded values, the first i
 class Greedy:
     """Adds the most helpful unit until the target is predicted."""
 
-    by: str = "replacement"  # removal method: replacement or masking
-    draws: int = 3  # draws of replacements; not used by masking
+    removal: str = "replace"  # delete, mask or replace, see removal.py
+    draws: int = 3  # draws of replacements; only used by replace
     top_k: int = 1  # the target must be among the k most likely tokens
     exhaustive: bool = False  # also search all smaller sets, for the smallest rationale
     max_subsets: int = 20_000  # limit of the exhaustive search, for one target
 
     def __post_init__(self) -> None:
-        if self.by not in REMOVAL_METHODS:
-            raise UnknownNameError("removal method", self.by, REMOVAL_METHODS)
+        check_removal(self.removal)
         for name in ("draws", "top_k", "max_subsets"):
             check_integer("method 'greedy'", name, getattr(self, name), 1)
 
@@ -59,11 +59,10 @@ class Greedy:
     @property
     def replaces(self) -> bool:
         """Whether the method needs a replacer."""
-        return self.by == "replacement"
+        return self.removal == "replace"
 
     def check(self, model: Model) -> None:
-        if self.by == "masking":
-            require_attention_mask(model, "method 'greedy' by masking")
+        require_removal(model, self.removal, "method 'greedy'")
 
     def attribute(
         self,
@@ -74,20 +73,17 @@ class Greedy:
         on_progress: ProgressCallback = no_progress,
     ) -> Attribution:
         """Explain every output unit, one after another. `steps` is the length of each rationale."""
-        masks = require_attention_mask(model, "method 'greedy' by masking") if self.by == "masking" else None
-        units = len(case.units)
-        if masks is None:
-            columns = proposals.choose(stratified_uniform(self.draws, units, rng))
-        else:
-            columns = np.zeros((1, units), np.int64)
-        meter = _PassMeter(on_progress, case, len(columns))
+        self.check(model)
+        uniform = stratified_uniform(self.draws if self.replaces else 1, len(case.units), rng)  # [draws, units]
+        meter = _PassMeter(on_progress, case, len(uniform))
         rationales = []
         for t in range(len(case.output)):
             if t not in case.explained_rows:
                 rationales.append(_uniform_row(case.protected[: len(case.input) + t]))
                 continue
-            subsets = _SubsetScorer(model, case.for_target(t), proposals, columns, masks, meter)
-            rationales.append(self._search(subsets))
+            context = case.for_target(t)
+            remover = make_remover(self.removal, model, context, proposals)
+            rationales.append(self._search(_SubsetScorer(model, context, remover, uniform, meter)))
             meter.finish(t)
         return Attribution(
             scores=[rationale.scores for rationale in rationales],
@@ -158,7 +154,7 @@ def _smallest_subset(subsets: "_SubsetScorer", greedy_size: int, max_subsets: in
             f"{greedy_size} of its {n} units, more than max_subsets = {max_subsets}: shorten the prompt, use larger "
             f"units or allow more"
         )
-    subsets.meter.total += count * len(subsets.columns)
+    subsets.meter.total += count * len(subsets.uniform)
     for size in range(1, greedy_size):
         best: tuple[float, list[int]] | None = None
         for batch in _batches(combinations(range(n), size)):
@@ -191,21 +187,22 @@ class _SubsetScorer:
 
     model: Model
     case: Case  # of one output unit only, see `Case.for_target`
-    proposals: Proposals
-    columns: Ids  # [draws, units] of the whole text
-    masks: HasAttentionMask | None
+    remover: Remover
+    uniform: Floats  # [draws, units] of the whole text; chooses the candidates
     meter: "_PassMeter"
     max_rank: int = 1  # the target counts as predicted if its rank is below
     cache: dict[bytes, tuple[float, bool]] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        n = len(self.case.input)
-        last = self.case.input[-1]  # with masking, the prediction is read at it
-        removable = ~self.case.protected[:n] if self.masks else self.proposals.replaceable[:n].copy()
-        self.always_kept = n - 1 if self.masks and not last.protected else None
-        if self.always_kept is not None:
-            removable[self.always_kept] = False
-        self.free: Ids = np.flatnonzero(removable)
+    @property
+    def free(self) -> Ids:
+        return self.remover.free
+
+    @property
+    def always_kept(self) -> int | None:
+        """With masks, the unit before the target, at which the prediction is read; None if it is protected."""
+        last = len(self.case.input) - 1
+        is_free = isinstance(self.remover, MaskOut) and not self.case.protected[last]
+        return last if is_free else None
 
     def original_rank(self) -> int:
         """The rank of the target with the whole context."""
@@ -216,30 +213,18 @@ class _SubsetScorer:
         """Value of the target for each subset [batch, free units], and whether the target is predicted."""
         keys = [row.tobytes() for row in kept]
         new = [i for i, key in enumerate(keys) if key not in self.cache]
-        step = max(1, BATCH // len(self.columns))
+        draws = len(self.uniform)
+        step = max(1, BATCH // draws)
         for begin in range(0, len(new), step):
             batch = new[begin : begin + step]
-            outputs = self._score_masked(kept[batch]) if self.masks else self._score_replaced(kept[batch])
+            uniform = np.tile(self.uniform[:, self.free], (len(batch), 1))  # [batch · draws, free units]
+            outputs = self.remover.score(~np.repeat(kept[batch], draws, axis=0), uniform)
             self.meter.add(len(outputs.value), tests=0)
             values = outputs.value.reshape(len(batch), -1).mean(1)  # over draws
             predicted = (outputs.rank < self.max_rank).reshape(len(batch), -1).mean(1) > 0.5
             self.cache.update(zip((keys[i] for i in batch), zip(values, predicted, strict=True), strict=True))
         values, predicted = zip(*(self.cache[key] for key in keys), strict=True)
         return np.array(values), np.array(predicted)
-
-    def _score_replaced(self, kept: Mask) -> OutputScores:
-        draws = len(self.columns)
-        columns = np.tile(self.columns[:, self.free], (len(kept), 1))  # [batch · draws, free units]
-        sequences = self.proposals.apply(~np.repeat(kept, draws, axis=0), columns, self.free)
-        return self.case.score_outputs(self.model, sequences[:, : len(self.case.ids)])
-
-    def _score_masked(self, kept: Mask) -> OutputScores:
-        assert self.masks is not None
-        visible = np.ones((len(kept), len(self.case.units)), dtype=np.bool_)
-        visible[:, self.free] = kept
-        keep, masks = visible[:, self.case.unit_of], self.masks  # [batch, length]
-        masked = ScoreAdapter(lambda s, p, t: masks.score_masked(s, keep, p, t))
-        return self.case.score_outputs(masked, np.tile(self.case.ids, (len(kept), 1)))
 
     def rationale(self, order: _Order, relaxed: bool) -> _Rationale:
         """Scores are 1 / position in the order, with the unit that is always kept last; effects are the gains."""

@@ -1,6 +1,6 @@
 """LIME (Ribeiro, Singh and Guestrin, 2016): a local linear model of the target's log-probability.
 
-A sample replaces each unit with probability 1/2. Samples that are more similar to the text get a larger weight. The
+A sample removes each unit with probability 1/2. Samples that are more similar to the text get a larger weight. The
 coefficients of a weighted ridge regression on the kept units are the effects. Captum provides `LimeBase` and the
 similarity kernel. The ridge regression is implemented here, because captum's exact regression requires scikit-learn
 and its regression by gradient descent stops far from the solution.
@@ -19,6 +19,7 @@ from reagent.methods.base import Attribution, ProgressCallback, no_progress
 from reagent.methods.normalization import check_normalization
 from reagent.methods.probing import ProbeRunner, make_attribution, rows_per_target
 from reagent.models.base import Model
+from reagent.removal import check_removal, count_passes, make_remover, require_removal
 from reagent.replacers.base import Proposals
 from reagent.validation import check_integer, check_range
 
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Lime:
-    """Fits a linear model to texts in which about half of the units are replaced."""
+    """Fits a linear model to texts in which about half of the units are removed."""
 
     samples: int = 512
-    ratio: float = 0.5  # probability that a unit is replaced
+    ratio: float = 0.5  # probability that a unit is removed
     width: float = 25.0  # of the kernel exp(−d² / 2 width²), d = 100 · cosine distance: LIME's default for text
     alpha: float = 1.0  # ridge penalty: LIME's default
+    removal: str = "replace"  # delete, mask or replace, see removal.py
     scores: str = "positive"  # normalization, see normalization.py
 
     def __post_init__(self) -> None:
@@ -42,11 +44,20 @@ class Lime:
         check_range(owner, "ratio", self.ratio, 1e-9, 1)
         check_range(owner, "width", self.width, 1)  # below 1, all weights underflow to 0
         check_range(owner, "alpha", self.alpha, 1e-9)
+        check_removal(self.removal)
         check_normalization(self.scores)
 
     @property
     def info(self) -> dict[str, Any]:
         return asdict(self)
+
+    @property
+    def replaces(self) -> bool:
+        """Whether the method needs a replacer."""
+        return self.removal == "replace"
+
+    def check(self, model: Model) -> None:
+        require_removal(model, self.removal, "method 'lime'")
 
     def attribute(
         self,
@@ -57,14 +68,14 @@ class Lime:
         on_progress: ProgressCallback = no_progress,
     ) -> Attribution:
         """Explain all output units with the same samples."""
-        runner = ProbeRunner(model, case, proposals, on_progress, total=self.samples)
-        free = runner.free
+        remover = make_remover(self.removal, model, case, proposals)
+        free = remover.free
         mask_rng, candidate_rng = rng.spawn(2)
-        replaced = mask_rng.random((self.samples, len(free))) < self.ratio
-        columns = proposals.choose(candidate_rng.random(replaced.shape), free)
-        drops = runner.replacement_effects(replaced, columns)
+        removed = mask_rng.random((self.samples, len(free))) < self.ratio
+        runner = ProbeRunner(remover, case, on_progress, total=count_passes(remover, removed))
+        drops = runner.effects(removed, candidate_rng.random(removed.shape))
         # As in LIME, the original text is also a sample; its drop is 0 and needs no pass.
-        kept = np.concatenate([np.ones((1, len(free)), dtype=np.bool_), ~replaced])
+        kept = np.concatenate([np.ones((1, len(free)), dtype=np.bool_), ~removed])
         values = -np.concatenate([np.zeros((1, drops.shape[1])), drops])
         effects = np.zeros((len(free), len(case.output)))
         for t in range(len(case.output)):

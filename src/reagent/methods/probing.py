@@ -1,16 +1,14 @@
 """Code shared by the perturbation methods: stratified draws, effects of probes, and rows of an Attribution."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from reagent.case import Case, Floats, Ids, Mask, TargetScores
+from reagent.case import Case, Floats, Ids, Mask
 from reagent.methods.base import Attribution, Progress, ProgressCallback
 from reagent.methods.effects import t_to_normal_ratio
 from reagent.methods.normalization import normalize
-from reagent.models.base import Model
-from reagent.replacers.base import Proposals
+from reagent.removal import Remover, different_rows
 
 BATCH = 64  # sequences scored between two reports of progress
 
@@ -31,71 +29,31 @@ def stratified_uniform(draws: int, size: int, rng: np.random.Generator) -> Float
 class ProbeRunner:
     """Scores probes in batches, for all targets at once, and reports progress."""
 
-    model: Model
+    remover: Remover
     case: Case
-    proposals: Proposals
     on_progress: ProgressCallback
     total: int = 0  # probes planned
     done: int = field(default=0, init=False)
 
-    @property
-    def free(self) -> Ids:
-        """Units that can be replaced and precede at least one target."""
-        return np.flatnonzero(self.proposals.replaceable[:-1])
+    def effects(self, removed: Mask, uniform: Floats) -> Floats:
+        """Drop in the value of each target when the marked free units are removed, [probes, targets].
 
-    def replacement_effects(self, replaced: Mask, columns: Ids) -> Floats:
-        """Drop in the value of each target when the marked free units are replaced, [probes, targets]."""
-        columns = np.broadcast_to(columns, replaced.shape)
-        return self._effects(
-            len(replaced),
-            lambda batch: self.proposals.apply(replaced[batch], columns[batch], self.free),
-            lambda sequences: self.case.score_outputs(self.model, sequences).value,
-        )
-
-    def deletion_effects(self, units: Ids) -> Floats:
-        """Drop in the value of each target when each of `units` is deleted, [units, targets].
-
-        A number is valid only for targets that follow the unit and still have something before them. Units of the
-        same length are scored together, because the sequences of a batch must have one length.
+        `uniform` [probes, free], or one row for all probes, chooses the candidates of a random remover.
         """
-        sizes = np.diff(self.case.unit_starts)[units]
-        effects = np.empty((len(units), len(self.case.output)))
-        for size in np.unique(sizes):
-            effects[sizes == size] = self._equal_length_deletions(units[sizes == size], int(size))
-        return effects
+        uniform = np.broadcast_to(uniform, removed.shape)
+        if self.remover.is_random:
+            return self._effects(removed, uniform)
+        different, row_of = different_rows(removed)
+        return self._effects(different, uniform)[row_of]
 
-    def _equal_length_deletions(self, units: Ids, size: int) -> Floats:
-        """`deletion_effects` of units that all have `size` tokens."""
-
-        def delete_units(batch: slice) -> Ids:
-            return np.array([self.case.ids[self.case.unit_of != unit] for unit in units[batch]])
-
-        def score(sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
-            return self.model.score(sequences, np.maximum(positions - size, 1), targets)
-
-        shifted = ScoreAdapter(score)
-        return self._effects(
-            len(units), delete_units, lambda sequences: self.case.score_outputs(shifted, sequences).value
-        )
-
-    def _effects(self, count: int, make: Callable[[slice], Ids], score: Callable[[Ids], Floats]) -> Floats:
-        """Original values minus the values of `count` sequences, [count, targets]."""
+    def _effects(self, removed: Mask, uniform: Floats) -> Floats:
         values = [np.empty((0, len(self.case.output)))]
-        for begin in range(0, count, BATCH):
-            values.append(score(make(slice(begin, begin + BATCH))))
+        for begin in range(0, len(removed), BATCH):
+            batch = slice(begin, begin + BATCH)
+            values.append(self.remover.score(removed[batch], uniform[batch]).value)
             self.done += len(values[-1])
             self.on_progress(Progress(self.done, self.total, "probes"))
         return np.asarray(self.case.values - np.concatenate(values))
-
-
-@dataclass(frozen=True)
-class ScoreAdapter:
-    """Makes a function usable as the model of `Case.score_outputs`."""
-
-    function: Callable[[Ids, Ids, Ids], TargetScores]
-
-    def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
-        return self.function(sequences, positions, targets)
 
 
 def mean_and_stderr(samples: Floats) -> tuple[Floats, Floats | None]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from reagent.errors import InputError, UnknownNameError
 from reagent.methods.attention import Attention
 from reagent.methods.base import Method
+from reagent.methods.exact import MAX_UNITS, Exact
 from reagent.methods.gradients import GradientShap, InputXGradient, IntegratedGradients
 from reagent.methods.greedy import Greedy
 from reagent.methods.lime import Lime
@@ -34,6 +35,7 @@ class MethodInfo:
     needs: str  # from a model: probabilities, gradients, attentions, or nothing
     cost: str  # in forward passes
     presets: Mapping[str, Preset]
+    max_units: int | None = None  # more units are an error; such a method is not part of `all`
 
 
 METHODS: dict[str, MethodInfo] = {
@@ -99,41 +101,50 @@ METHODS: dict[str, MethodInfo] = {
         {"default": Preset(Attention("rollout"), "half of each layer's attention is the residual connection")},
     ),
     "lime": MethodInfo(
-        "fits a linear model to texts in which about half of the units are replaced",
+        "fits a linear model to texts in which about half of the units are removed",
         "probabilities",
         "512 for all targets together",
         {"default": Preset(Lime(), "512 samples, LIME's kernel (width 25) and ridge; effects in nats")},
     ),
     "occlusion": MethodInfo(
         "leaves out one unit at a time",
-        "probabilities",
-        "4 for each unit, for all targets together (deletion: 1)",
+        "probabilities (masking: a network that takes attention_mask and position_ids)",
+        "4 for each unit, for all targets together (deletion, masking: 1)",
         {
             "replacement": Preset(
                 Occlusion(),
                 "one unit replaced at a time, mean of 4 draws; effects in nats with standard errors",
             ),
             "deletion": Preset(
-                Occlusion(by="deletion"), "one unit deleted at a time; exact, but the text gets shorter"
+                Occlusion(removal="delete"), "one unit deleted at a time; exact, but the text gets shorter"
             ),
+            "masking": Preset(Occlusion(removal="mask"), "one unit masked at a time; exact, positions kept"),
         },
     ),
     "shapley": MethodInfo(
-        "replaces units one after another in random orders and averages the marginal effects",
+        "removes units one after another in random orders and averages the marginal effects",
         "probabilities",
         "16 for each unit, for all targets together",
         {"default": Preset(Shapley(), "8 permutations, each also in reverse; effects in nats with standard errors")},
     ),
+    "exact": MethodInfo(
+        "scores every subset of a few units: exact Shapley values",
+        "probabilities",
+        "2 to the power of the number of units, for all targets together",
+        {"default": Preset(Exact(), "at most 12 units, deleted; scores are Shapley values, effects of single units")},
+        max_units=MAX_UNITS,
+    ),
     "greedy": MethodInfo(
         "searches the smallest set of units that keeps the prediction",
         "probabilities (masking: a network that takes attention_mask and position_ids)",
-        "about 3 × units × length of the rationale, for each target (masking: a third)",
+        "about 3 × units × length of the rationale, for each target (masking and deletion: a third)",
         {
             "replacement": Preset(Greedy(), "all other units replaced, 3 fixed draws"),
             "masking": Preset(
-                Greedy(by="masking"),
+                Greedy(removal="mask"),
                 "all other units masked, positions kept; the model is not fine-tuned for it",
             ),
+            "deletion": Preset(Greedy(removal="delete"), "all other units deleted; the text gets shorter"),
             "exhaustive": Preset(Greedy(exhaustive=True), "the smallest set there is, for short contexts"),
         },
     ),

@@ -198,5 +198,5 @@ def _key(cell: CellSummary) -> tuple[str, str, str, int]:
 
 
 def _has_same_settings(one: CellSummary, other: CellSummary) -> bool:
-    names = ("by", "draws", "top_k")
+    names = ("removal", "draws", "top_k")
     return one.replacer == other.replacer and all(one.settings.get(k) == other.settings.get(k) for k in names)
