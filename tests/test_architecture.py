@@ -17,6 +17,7 @@ ROWS = [
     {"atomic_io", "validation", "plugins"},
     {"segmentation"},
     {"serialization"},
+    {"explanation_parts"},
     {"explanation"},
     {"evaluation"},
     {"comparison"},

@@ -11,7 +11,7 @@ import pytest
 import reagent
 from reagent.errors import FileError, InputError
 from reagent.evaluation import Evaluation
-from reagent.explanation import Cost, Explanation, Token, load
+from reagent.explanation import Cost, Explanation, Group, Sufficiency, Token, load
 from reagent.schemas import generate_schema, read_schema
 from reagent.validation import check_integer, check_range
 from views.samples import every_kind
@@ -27,6 +27,12 @@ COST = Cost(
     stopped=("condition", "maximum"),
     runs=((1, 1), (2,)),
 )
+
+
+GROUP = Group(units=(1, 2), kind="redundant", effect=3.5, stderr=0.25, single=1.0)
+TEST = Sufficiency(units=(2, 1), effect=0.5, stderr=0.125, total=4.0, rank=0, passed=True)
+FAILED = replace(TEST, effect=3.0, stderr=None, rank=None, passed=False)
+VERSION_1 = Path(__file__).parent / "files" / "explanation-1.json"  # written by the release with that schema
 
 
 @pytest.fixture
@@ -64,16 +70,118 @@ def test_the_json_follows_the_schema(why: Explanation) -> None:
 
 def test_the_schema_refuses_wrong_documents(why: Explanation) -> None:
     data = why.to_dict()
-    for wrong in ({"seed": -1}, {"schema": "reagent.explanation/2"}, {"scores": [[2.0]]}, {"extra": 1}):
+    for wrong in ({"seed": -1}, {"schema": "reagent.explanation/3"}, {"scores": [[2.0]]}, {"extra": 1}):
         with pytest.raises(jsonschema.ValidationError):
             jsonschema.validate(data | wrong, schema())
 
 
 def test_another_schema_version_is_refused(why: Explanation, tmp_path: Path) -> None:
     path = tmp_path / "new.json"
-    path.write_text(json.dumps(why.to_dict() | {"schema": "reagent.explanation/2"}))
-    with pytest.raises(FileError, match=r"new\.json.*'reagent.explanation/2'.*'reagent.explanation/1'"):
-        load(path)
+    for schema in ("reagent.explanation/3", ["reagent.explanation/2"]):
+        path.write_text(json.dumps(why.to_dict() | {"schema": schema}))
+        with pytest.raises(FileError, match=r"new\.json.*reads 'reagent.explanation/1' and 'reagent.explanation/2'"):
+            load(path)
+
+
+def test_a_file_of_version_1_is_read_and_written_as_version_2(tmp_path: Path) -> None:
+    assert json.loads(VERSION_1.read_text())["schema"] == "reagent.explanation/1"
+    old = load(VERSION_1)
+    assert (old.completion, old.groups, old.sufficiency) == (" Tokyo.", (), None)
+    assert [row.token.text for row in old.top(2)] == [" capital", " Japan"]
+    new = old.save(tmp_path / "new.json")
+    assert load(new) == old
+    data = json.loads(new.read_text())
+    assert (data["schema"], data["groups"], data["sufficiency"]) == ("reagent.explanation/2", [], None)
+    jsonschema.validate(data, schema())
+
+
+def test_a_file_of_version_2_has_groups_and_sufficiency(why: Explanation) -> None:
+    for name in ("groups", "sufficiency"):
+        data = why.to_dict()
+        del data[name]
+        with pytest.raises(FileError, match=f"'{name}' is missing"):
+            Explanation.from_dict(data)
+        Explanation.from_dict(data | {"schema": "reagent.explanation/1"})
+
+
+def test_groups_and_sufficiency_are_written_and_read_back_equal(why: Explanation) -> None:
+    full = replace(why, groups=((GROUP,), ()), sufficiency=(TEST, None))
+    data = json.loads(full.to_json())
+    jsonschema.validate(data, schema())
+    assert data["groups"] == [
+        [{"units": [1, 2], "kind": "redundant", "effect": 3.5, "stderr": 0.25, "single": 1.0}],
+        [],
+    ]
+    assert data["sufficiency"] == [
+        {"units": [2, 1], "effect": 0.5, "stderr": 0.125, "total": 4.0, "rank": 0, "passed": True},
+        None,
+    ]
+    assert Explanation.from_dict(data) == full
+    assert (full[0].groups, full[0].sufficiency) == ((GROUP,), TEST)
+    assert (full[1].groups, full[1].sufficiency) == ((), None)
+    assert (why[0].groups, why[0].sufficiency) == ((), None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"units": (1,)}, "at least two units in ascending order"),
+        ({"units": (2, 1)}, "at least two units in ascending order"),
+        ({"units": (1, 1)}, "at least two units in ascending order"),
+        ({"kind": "redundnt"}, "unknown kind of group 'redundnt', did you mean 'redundant'"),
+        ({"effect": float("nan")}, "numbers of a group must be finite"),
+        ({"single": float("inf")}, "numbers of a group must be finite"),
+        ({"stderr": -0.1}, "stderr of a group must not be negative"),
+    ],
+)
+def test_an_impossible_group_is_refused(why: Explanation, changes: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        replace(GROUP, **changes)
+    data = replace(why, groups=((GROUP,), ())).to_dict()
+    data["groups"][0][0] |= {name: list(v) if isinstance(v, tuple) else v for name, v in changes.items()}
+    with pytest.raises(FileError, match="not a complete explanation"):
+        Explanation.from_dict(data)
+
+
+def test_impossible_sufficiency_is_refused() -> None:
+    for changes in ({"units": (1, 1)}, {"effect": float("nan")}, {"total": float("inf")}, {"stderr": -1.0}):
+        with pytest.raises(InputError, match="sufficiency"):
+            replace(TEST, **changes)
+
+
+def test_groups_and_sufficiency_refer_to_units_before_their_token(why: Explanation) -> None:
+    late = replace(GROUP, units=(2, 3))
+    replace(why, groups=((), (late,)), sufficiency=(None, replace(TEST, units=(3,))))
+    for changes in ({"groups": ((late,), ())}, {"sufficiency": (replace(TEST, units=(3,)), None)}):
+        with pytest.raises(InputError, match="must refer to units before their output token"):
+            replace(why, **changes)
+    for changes in ({"groups": ((GROUP,),)}, {"sufficiency": (TEST,)}):
+        with pytest.raises(InputError, match="one entry for each output token"):
+            replace(why, **changes)
+
+
+def test_the_share_that_the_important_units_carry() -> None:
+    assert TEST.share == 0.875
+    assert replace(TEST, effect=-1.0).share == 1.0
+    assert replace(TEST, effect=9.0).share == 0.0
+    assert replace(TEST, total=0.0).share is None
+    assert replace(TEST, total=-1.0).share is None
+
+
+def test_a_failed_sufficiency_test_is_a_warning_once(why: Explanation) -> None:
+    passed = replace(why, cost=replace(COST, stopped=("settled", "settled")), sufficiency=(TEST, None))
+    assert passed.warnings == ()
+    for stopped in ("settled", "insufficient"):
+        failed = replace(passed, cost=replace(COST, stopped=(stopped, "settled")), sufficiency=(FAILED, None))
+        (warning,) = failed.warnings
+        assert warning.startswith("' yes' depends on more than the important units")
+    both = replace(failed, cost=replace(COST, stopped=("few", "settled")))
+    assert [line.split()[2] for line in both.warnings] == ["depends", "has"]
+
+
+def test_sums_over_words_have_no_groups_of_tokens(why: Explanation) -> None:
+    words = replace(why, groups=((GROUP,), ()), sufficiency=(TEST, None)).aggregate("word")
+    assert (words.groups, words.sufficiency) == ((), None)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +191,7 @@ def test_another_schema_version_is_refused(why: Explanation, tmp_path: Path) -> 
         (b"{", "is not JSON"),
         (b"\xff\xfe", "is not JSON"),
         (b"[1]", "no 'schema' entry"),
-        (b'{"schema": "reagent.explanation/1"}', "'prompt' is missing"),
+        (b'{"schema": "reagent.explanation/2"}', "'prompt' is missing"),
     ],
 )
 def test_a_damaged_file_is_one_clear_error(tmp_path: Path, content: bytes, message: str) -> None:

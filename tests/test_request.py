@@ -11,7 +11,7 @@ import pytest
 from reagent import compare, explain
 from reagent.case import Floats, Ids
 from reagent.errors import InputError, UnknownNameError
-from reagent.explanation import Explanation, Token
+from reagent.explanation import Explanation, Group, Sufficiency, Token
 from reagent.methods import Attention, Attribution, Lime, Occlusion, ReagentFast, ReagentPaper, make_method
 from reagent.models.huggingface import HuggingFaceModel
 from reagent.replacers.uniform import UniformReplacer
@@ -452,6 +452,42 @@ def test_a_plain_object_is_a_method_too() -> None:
     assert (why.method["id"], why.scores) == ("Uniform", ((0.5, 0.5),))
     with pytest.raises(InputError, match="explain has no argument 'probes'"):
         explain(waits_for(1, 0), "w1 w2", method=Uniform(), probes=3)
+
+
+class Grouping:
+    """Uniform scores; the first and the last unit are a group, and one unit alone is not sufficient."""
+
+    replaces, info = False, {}
+
+    def for_level(self, *_: int) -> "Grouping":
+        return self
+
+    def attribute(self, model: Any, case: Any, *_: Any) -> Attribution:
+        del model
+        rows = [np.full(len(case.input) + t, 1 / (len(case.input) + t)) for t in range(len(case.output))]
+        count, last = len(rows), len(case.input) - 1
+        group = Group(units=(0, last), kind="redundant", effect=2.0, stderr=None, single=0.5)
+        test = Sufficiency(units=(0,), effect=1.0, stderr=None, total=2.0, rank=3, passed=False)
+        return Attribution(
+            rows, [0] * count, ["insufficient"] * count, [[] for _ in rows], 0, 0,
+            groups=[[group]] * count, sufficiency=[test] * count,
+        )  # fmt: skip
+
+
+def test_groups_and_sufficiency_of_a_method_reach_the_explanation() -> None:
+    why = explain(waits_for(1, 0), "w1 w2", max_new_tokens=3, method=Grouping())
+    assert [[group.units for group in row.groups] for row in why] == [[(0, 1)]] * 3
+    assert [row.sufficiency and row.sufficiency.rank for row in why] == [3, 3, 3]
+    assert len(why.warnings) == 3
+    strided = explain(waits_for(1, 0), "w1 w2", max_new_tokens=3, stride=2, method=Grouping())
+    assert [len(row.groups) for row in strided] == [1, 0, 1]
+    assert [row.sufficiency is None for row in strided] == [False, True, False]
+
+
+def test_several_levels_report_the_groups_of_the_finest() -> None:
+    why = explain(waits_for(1, 0), "w1 w2. w3 w4", max_new_tokens=1, units=["sentence", "word"], method=Grouping())
+    assert why.groups[0][0].units == (0, len(why.input) - 1)
+    assert why.cost.stopped == ("insufficient",)
 
 
 def test_compared_methods_share_a_drawn_seed() -> None:

@@ -4,6 +4,7 @@ api/             the verbs: explain, compare, evaluate
 request.py       everything that is asked, checked once
 case.py          the tokenised question
 explanation.py   the result
+explanation_parts.py  its tokens, groups, cost and other parts
 serialization.py  its JSON
 evaluation.py    how faithful it is
 comparison.py    several methods side by side

@@ -15,13 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from annotated_types import Ge
-
 from reagent import serialization
 from reagent._version import __version__
 from reagent.atomic_io import atomic_write
 from reagent.errors import InputError
-from reagent.explanation import Z_95, Info
+from reagent.explanation import Z_95, Info, StandardError
 from reagent.serialization import Count, JsonSchema
 
 # Flags of a result, and what they mean for its reader.
@@ -35,7 +33,6 @@ FLAGS = {
 }
 
 Flags = tuple[Annotated[str, JsonSchema(enum=list(FLAGS))], ...]
-StandardError = Annotated[float, Ge(0)]
 
 
 @dataclass(frozen=True)
@@ -117,6 +114,7 @@ class Evaluation:
 
     __pydantic_config__: ClassVar = serialization.STRICT
     SCHEMA: ClassVar = "reagent.evaluation/1"
+    OLDER_SCHEMAS: ClassVar = dict[str, frozenset[str]]()
     ADDED_LATER: ClassVar = frozenset[str]()
 
     version: str = __version__

@@ -2,10 +2,11 @@
 
 Row t of `scores` belongs to output token t. It has len(input) + t numbers: one for each unit of the prompt, then
 one for each earlier output token. It is a distribution: it sums to 1, and protected units have 0. `effects` have the
-same shape and are signed: positive means that replacing the unit makes the target less likely.
+same shape and are signed: positive means that replacing the unit makes the target less likely. `groups` are units
+that act together, and `sufficiency` is a test of the important units alone; both have an entry for each output token.
 
-The dataclasses here also define the JSON form; serialization.py reads and writes it. After a change of a field,
-run `python -m reagent.schemas`.
+The dataclasses here and in explanation_parts.py also define the JSON form; serialization.py reads and writes it. After
+a change of a field, run `python -m reagent.schemas`.
 """
 
 import math
@@ -17,12 +18,24 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, overload
 
-from annotated_types import Ge
-
 from reagent import serialization
 from reagent._version import __version__
 from reagent.atomic_io import atomic_write
 from reagent.errors import InputError, UnknownNameError
+from reagent.explanation_parts import (
+    Answer,
+    Cost,
+    Group,
+    Level,
+    Message,
+    Row,
+    Rows,
+    Scores,
+    StandardError,
+    Sufficiency,
+    Token,
+    WhatIf,
+)
 from reagent.segmentation import UNITS, assign
 from reagent.serialization import Count, JsonSchema, Without
 
@@ -31,13 +44,15 @@ if TYPE_CHECKING:
     from numpy import float64
     from numpy.typing import NDArray
 
+__all__ = [
+    "STOP_REASONS", "Z_95", "Answer", "Contribution", "Cost", "Explanation", "Group", "Info", "Level", "Message", "Row",
+    "Rows", "StandardError", "Sufficiency", "Token", "TokenExplanation", "WhatIf", "censoring_warnings", "join_tokens",
+    "load", "warning_reasons",
+]  # fmt: skip
+
 Z_95 = 1.96  # half the width of a 95 % interval, in standard errors
 FIELDS_WITH_ROWS = ("scores", "effects", "stderr")
 
-Row = tuple[float, ...]
-Rows = tuple[Row, ...]
-Score = Annotated[float, JsonSchema(minimum=0, maximum=1.000001)]
-Scores = tuple[tuple[Score, ...], ...]
 Info = Mapping[str, Any]
 ModelInfo = Annotated[
     Info,
@@ -69,6 +84,8 @@ STOP_REASONS = {
     "settled": "",
     "fixed": "",
     "unasked": "was not explained: its scores are uniform and meaningless",
+    "insufficient": "depends on more than the important units: they alone do not lead to it, so something that matters "
+    "was not found; give more probes",
     "unsettled": "has a ranking that was still open when the probes ran out: check the standard errors, "
     "or give more probes",
     "few": "has fewer than three replacements of each token: its standard errors are unreliable; give more probes",
@@ -80,93 +97,6 @@ STOP_REASONS = {
     "start": "met the stopping condition before the first step in at least one run: that run has random scores",
     "maximum": "did not meet the stopping condition within the maximum number of steps",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A token of the prompt or of the output, or a larger unit with several ids: a word, a sentence, a phrase.
-
-    Tokens that are parts of one character (bytes of an emoji) all have that character and its span. A special token
-    outside the text has an empty span and its own name as text.
-    """
-
-    ids: Annotated[tuple[Count, ...], JsonSchema(minItems=1)]
-    text: str
-    """The characters from `start` to `end` of the prompt or completion."""
-    start: Count
-    end: Count
-    protected: bool = False
-    """Never replaced; its scores are 0."""
-    logprob: Annotated[float, JsonSchema(maximum=0.000001)] | None = None
-    """Log-probability of an output token, in nats."""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message of a chat: its role, and its characters in the prompt."""
-
-    role: str
-    start: Count
-    end: Count
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """The work that an explanation took, without loading the model and without generating the completion."""
-
-    forward_passes: Count
-    """Of the explained model: one for each sequence, whatever the batches."""
-    tokens: Count
-    seconds: Annotated[float, Ge(0)]
-    probes: Count
-    stopping_tests: Count
-    proposals: Count
-    """Passes for the proposals: of the explained model, or of the masked language model that made them."""
-    steps: tuple[Count, ...]
-    """For each target, over all runs."""
-    stopped: tuple[str, ...]
-    """For each target, why the search ended."""
-    runs: tuple[tuple[Count, ...], ...] = ()
-    """For each target, the steps of each run."""
-    requests: Count = 0
-    """To a server; answers from the cache are not counted."""
-    censored: Count = 0
-    """Answers that give only a bound, because the server did not list the target."""
-    unlisted: Count = 0
-    """Output tokens that the server does not list even for the unchanged text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A token that the model predicts, with its probability."""
-
-    text: str
-    probability: float
-
-
-@dataclass(frozen=True, slots=True)
-class WhatIf:
-    """The prediction in place of output token `target` under the strongest replacement of unit `position`."""
-
-    target: Count
-    position: Count
-    replacement: str
-    """The text in place of the unit."""
-    probability: Annotated[float, JsonSchema(minimum=0, maximum=1.000001)]
-    """Of the target, after the replacement."""
-    answers: tuple[Answer, ...]
-    """The most probable tokens after the replacement, the best first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """A coarser explanation of the same prompt, from which the finer one continued; rows as in an Explanation."""
-
-    unit: str
-    units: Annotated[tuple[Token, ...], Without("logprob"), JsonSchema(minItems=1)]
-    scores: Scores
-    effects: Rows | None
-    stderr: Rows | None
 
 
 class Contribution(NamedTuple):
@@ -189,6 +119,8 @@ class TokenExplanation:
     scores: Row
     effects: Row | None
     stderr: Row | None
+    groups: tuple[Group, ...] = ()
+    sufficiency: Sufficiency | None = None
 
     def top(self, n: int = 5) -> list[Contribution]:
         """The `n` most important context tokens, the most important first. Protected tokens are left out."""
@@ -210,7 +142,8 @@ class Explanation:
     """Why a language model generated its output: the importance of each context token for each output token."""
 
     __pydantic_config__: ClassVar = serialization.STRICT
-    SCHEMA: ClassVar = "reagent.explanation/1"
+    SCHEMA: ClassVar = "reagent.explanation/2"
+    OLDER_SCHEMAS: ClassVar = {"reagent.explanation/1": frozenset({"groups", "sufficiency"})}
     ADDED_LATER: ClassVar = frozenset(
         {"unit", "levels", "messages", "what_if", "cost.runs", "cost.requests", "cost.censored", "cost.unlisted"}
     )
@@ -239,6 +172,10 @@ class Explanation:
     """Signed: positive means that replacing the unit makes the target less likely."""
     stderr: Rows | None = None
     """Standard errors of the effects."""
+    groups: tuple[tuple[Group, ...], ...] = ()
+    """Units that act together: a list for each output token; empty if the method does not look for them."""
+    sufficiency: tuple[Sufficiency | None, ...] | None = None
+    """For each output token, whether the important units alone lead to it; null where that was not tested."""
     levels: tuple[Level, ...] = ()
     """Coarser explanations of a long prompt, the coarsest first."""
     messages: tuple[Message, ...] = ()
@@ -270,8 +207,18 @@ class Explanation:
             raise InputError(f"target.index must refer to one of the {outputs} output tokens")
         if any(not 0 <= w.target < outputs or not 0 <= w.position < len(self.input) + w.target for w in self.what_if):
             raise InputError("what_if must refer to output tokens and to units before them")
+        if len(self.groups) not in (0, outputs) or (self.sufficiency is not None and len(self.sufficiency) != outputs):
+            raise InputError("groups and sufficiency must have one entry for each output token")
+        for t, units in self._units_of_groups_and_tests():
+            if not all(0 <= i < len(self.input) + t for i in units):
+                raise InputError("groups and sufficiency must refer to units before their output token")
         if len(self.cost.steps) != outputs or len(self.cost.stopped) != outputs:
             raise InputError("cost.steps and cost.stopped must have one entry for each output token")
+
+    def _units_of_groups_and_tests(self) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Each output token with the units of a group or of a sufficiency test."""
+        yield from ((t, group.units) for t, groups in enumerate(self.groups) for group in groups)
+        yield from ((t, test.units) for t, test in enumerate(self.sufficiency or ()) if test is not None)
 
     # --- one output token ---
 
@@ -301,6 +248,8 @@ class Explanation:
             scores=self.scores[t],
             effects=None if self.effects is None else self.effects[t],
             stderr=None if self.stderr is None else self.stderr[t],
+            groups=self.groups[t] if self.groups else (),
+            sufficiency=None if self.sufficiency is None else self.sufficiency[t],
         )
 
     def __iter__(self) -> Iterator[TokenExplanation]:
@@ -345,9 +294,9 @@ class Explanation:
     def warnings(self) -> tuple[str, ...]:
         """Limits on how far the explanation can be trusted: a line for each affected output token, then for all."""
         rows = (
-            f"{self.output[t].text!r} {STOP_REASONS[reason]}"
-            for t, reason in enumerate(self.cost.stopped)
-            if STOP_REASONS.get(reason)
+            f"{token.text!r} {STOP_REASONS[reason]}"
+            for t, token in enumerate(self.output)
+            for reason in warning_reasons(self, t)
         )
         return (*rows, *censoring_warnings(self.cost.censored, self.cost.unlisted))
 
@@ -372,7 +321,8 @@ class Explanation:
         """The same explanation with its tokens summed to words, sentences or paragraphs.
 
         The sum of the effects of tokens is not the effect of replacing them together; `explain` measures that if it
-        is given the unit. Standard errors are added as if they were independent.
+        is given the unit. Standard errors are added as if they were independent. Groups and sufficiency were measured
+        for the tokens and are left out.
         """
         if unit not in UNITS:
             raise UnknownNameError("unit", unit, UNITS)
@@ -385,6 +335,8 @@ class Explanation:
             self,
             input=tuple(join_tokens(self.prompt, [self.input[i] for i in group]) for group in groups),
             unit=unit,
+            groups=(),
+            sufficiency=None,
             levels=(),
             what_if=(),
             scores=_sum_groups(self.scores, groups),
@@ -457,6 +409,14 @@ class Explanation:
 def load(path: str | Path) -> Explanation:
     """Read an explanation from a JSON file."""
     return Explanation.load(path)
+
+
+def warning_reasons(explanation: Explanation, target: int) -> list[str]:
+    """The keys of STOP_REASONS that warn about one output token; a failed sufficiency test is always among them."""
+    stopped, tests = explanation.cost.stopped[target], explanation.sufficiency
+    test = None if tests is None else tests[target]
+    failed = ["insufficient"] if test is not None and not test.passed and stopped != "insufficient" else []
+    return failed + ([stopped] if STOP_REASONS.get(stopped) else [])
 
 
 def censoring_warnings(censored: int, unlisted: int = 0) -> list[str]:

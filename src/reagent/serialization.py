@@ -4,10 +4,12 @@ A result is a frozen dataclass that declares each of its fields once: name, type
 Writing, reading and the JSON Schema all follow from that declaration. pydantic does the reading and the schema.
 It is imported only then, so that `import reagent` does not load it.
 
-A class of results has two class variables:
+A class of results has three class variables:
 
-    SCHEMA       "reagent.<kind>/<version>", the first entry of each document
-    ADDED_LATER  fields ("unit", "cost.runs") that documents may lack, because earlier releases did not write them
+    SCHEMA         "reagent.<kind>/<version>", the first entry of each document
+    OLDER_SCHEMAS  earlier versions that are still read, and the fields that their documents lack
+    ADDED_LATER    fields ("unit", "cost.runs") that documents of any version may lack, because earlier releases did
+                   not write them
 """
 
 import json
@@ -43,6 +45,7 @@ class Document(Protocol):
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     SCHEMA: ClassVar[str]
+    OLDER_SCHEMAS: ClassVar[dict[str, frozenset[str]]]
     ADDED_LATER: ClassVar[frozenset[str]]
 
 
@@ -125,8 +128,9 @@ def from_dict(kind: type[D], data: Any) -> D:
         raise FileError(f"not a complete {noun}: {_first_problem(error)}") from error
     except ValueError as error:  # the data have no JSON form
         raise FileError(f"not a complete {noun}: {error}") from error
+    optional = kind.ADDED_LATER | kind.OLDER_SCHEMAS.get(data["schema"], frozenset())
     for path in _find_missing(_plain(document), body):
-        if ".".join(step for step in path if isinstance(step, str)) not in kind.ADDED_LATER:
+        if ".".join(step for step in path if isinstance(step, str)) not in optional:
             raise FileError(f"not a complete {noun}: {_path(path)!r} is missing")
     return document
 
@@ -160,13 +164,14 @@ def _check_schema(kind: type[Document], data: Any) -> None:
     if not isinstance(data, Mapping) or "schema" not in data:
         raise FileError(f"not an {noun}: it has no 'schema' entry (expected {kind.SCHEMA!r})")
     given = data["schema"]
-    if given == kind.SCHEMA:
+    if isinstance(given, str) and given in (kind.SCHEMA, *kind.OLDER_SCHEMAS):
         return
     other = _noun(str(given))
     if other != noun and other in KINDS:
         raise FileError(f"this is an {other} ({given!r}), not an {noun}: read it with {other.capitalize()}.load")
     raise FileError(
-        f"schema {given!r} is not known to reagent {__version__}, which reads {kind.SCHEMA!r}; "
+        f"schema {given!r} is not known to reagent {__version__}, which reads "
+        f"{' and '.join(map(repr, (*kind.OLDER_SCHEMAS, kind.SCHEMA)))}; "
         "a newer version of reagent may read it"
     )
 

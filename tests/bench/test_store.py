@@ -15,7 +15,7 @@ from reagent.bench.database import SCHEMA
 from reagent.bench.records import Cell, ModelRecord
 from reagent.bench.store import Store
 from reagent.errors import FileError
-from reagent.explanation import Explanation
+from reagent.explanation import Explanation, Group, Sufficiency
 
 
 @pytest.fixture
@@ -46,6 +46,18 @@ def test_numbers_are_kept_to_five_digits_and_packing_again_changes_nothing(cell:
     coarse = codec.unpack_explanation(*codec.pack_explanation(fine))
     for one, other in zip(fine.scores, coarse.scores, strict=True):
         assert other == pytest.approx(one, rel=1e-4)
+
+
+def test_groups_and_sufficiency_are_kept_to_five_digits(cell: Cell) -> None:
+    assert isinstance(cell.explanation, Explanation)
+    group = Group(units=(1, 3), kind="redundant", effect=7.8912345, stderr=0.04567, single=1.0)
+    test = Sufficiency(units=(3, 1), effect=0.6, stderr=None, total=8.9123456, rank=None, passed=False)
+    others = len(cell.explanation.output) - 1
+    why = replace(cell.explanation, groups=((group,), *[()] * others), sufficiency=(test, *[None] * others))
+    again = codec.unpack_explanation(*codec.pack_explanation(why))
+    assert again.groups == ((replace(group, effect=7.8912, stderr=0.046),), *[()] * others)
+    assert again.sufficiency == (replace(test, total=8.9123), *[None] * others)
+    assert codec.unpack_explanation(*codec.pack_explanation(again)) == again
 
 
 def test_rows_that_were_not_asked_about_take_no_room(cell: Cell) -> None:

@@ -262,6 +262,8 @@ class _Builder:
             output=last.case.output,
             **_rows(last.attribution),
             effect_unit=last.attribution.effect_unit,
+            groups=tuple(map(tuple, last.attribution.groups or ())),
+            sufficiency=None if last.attribution.sufficiency is None else tuple(last.attribution.sufficiency),
             model=self.model.info,
             method=self.request.method_info,
             replacer=None if self.replacer is None else self.replacer.info,

@@ -8,6 +8,7 @@ evaluation gives exactly the same numbers.
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 from reagent.evaluation import Evaluation, Point, Result, Skipped, TargetResult
@@ -16,6 +17,7 @@ from reagent.explanation import Explanation
 DIGITS, ERROR_DIGITS = 5, 2
 _SHARED = ("schema", "prompt", "completion", "input", "output", "model", "target", "unit", "messages")
 _ROWS = ("scores", "effects", "stderr")
+_MEASURED = ("effect", "stderr", "single", "total")  # of groups and sufficiency tests
 _NUMBERS = ("value", "stderr", "random", "random_stderr")
 _IDENTITY = ("version", "created", "prompt", "completion", "model", "method", "replacer", "seed", "target", "unit")
 # The compression dictionary: text that nearly every record contains. Stored files depend on every byte of it.
@@ -45,6 +47,8 @@ def pack_explanation(why: Explanation) -> tuple[bytes, bytes]:
     for rows in (data, *data["levels"]):
         for name in _ROWS:
             rows[name] = rows[name] and [_round_row(row, _digits(name)) for row in rows[name]]
+    for entry in (*chain.from_iterable(data["groups"]), *filter(None, data["sufficiency"] or ())):
+        entry |= {name: _round(entry[name], _digits(name)) for name in _MEASURED if entry.get(name) is not None}
     explained = explained_rows(why)
     if len(explained) < len(why.output):
         data |= {name: data[name] and [data[name][t] for t in explained] for name in _ROWS}

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from reagent.case import Case, Floats
-from reagent.explanation import Explanation
+from reagent.explanation import Explanation, Group, Sufficiency
 from reagent.models.base import Model
 from reagent.replacers.base import Proposals
 
@@ -28,6 +28,8 @@ class Attribution:
     effects: list[Floats] | None = None
     stderr: list[Floats] | None = None
     effect_unit: str | None = None
+    groups: list[list[Group]] | None = None
+    sufficiency: list[Sufficiency | None] | None = None
 
     def explained_only(self, case: Case) -> "Attribution":
         """The same attribution with uniform rows for output units that are not explained."""
@@ -47,6 +49,8 @@ class Attribution:
             scores=[row if t in case.explained_rows else uniform[t] for t, row in enumerate(self.scores)],
             effects=zero_others(self.effects),
             stderr=zero_others(self.stderr),
+            groups=self.groups and default_others(self.groups, []),
+            sufficiency=self.sufficiency and default_others(self.sufficiency, None),
             steps=default_others(self.steps, 0),
             stopped=default_others(self.stopped, "unasked"),
             runs=default_others(self.runs, []),

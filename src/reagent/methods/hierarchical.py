@@ -132,9 +132,12 @@ def _combine(finer: Attribution, case: Case, coarser: LevelResult, fresh: Mask) 
         effects=merge_optional(finer.effects, before.effects),
         stderr=merge_optional(finer.stderr, before.stderr),
         effect_unit=finer.effect_unit,
+        groups=finer.groups,
+        sufficiency=finer.sufficiency,
         steps=[a + b for a, b in zip(finer.steps, before.steps, strict=True)],
         stopped=[
-            old if old in ("unsettled", "few") else new for new, old in zip(finer.stopped, before.stopped, strict=True)
+            old if old in ("unsettled", "few") and new != "insufficient" else new
+            for new, old in zip(finer.stopped, before.stopped, strict=True)
         ],
         runs=finer.runs,
         probes=finer.probes + before.probes,

@@ -22,7 +22,7 @@ def read_schema(name: str) -> dict[str, Any]:
     """The stored schema of "explanation" or "evaluation".
 
     >>> read_schema("explanation")["$id"]
-    'reagent.explanation/1'
+    'reagent.explanation/2'
     """
     return dict(json.loads((files("reagent.schemas") / f"{name}.schema.json").read_text(encoding="utf-8")))
 

@@ -34,6 +34,8 @@ Caption = list[CaptionPart]
 
 # The texts of STOP_REASONS for several output tokens at once.
 PLURAL_STOP_REASONS = {
+    "insufficient": "the important units alone do not lead to them, so something that matters was not found; "
+    "give more probes",
     "unsettled": "ranking still open; more probes may settle it",
     "few": "fewer than three replacements of each token, so the standard errors are unreliable; give more probes",
     "flat": "no part of the context raises their probability, so their scores mean nothing",
@@ -180,6 +182,8 @@ def top_units_by_level(explanation: Explanation, target: int) -> Iterator[tuple[
             scores=level.scores,
             effects=level.effects,
             stderr=level.stderr,
+            groups=(),
+            sufficiency=None,
             levels=(),
             what_if=(),
         )

@@ -165,12 +165,12 @@ def add_explanations(app: FastAPI, queue: JobQueue) -> None:
 
     @app.get(path, tags=["explanations"], response_model=schemas.ExplanationJson, responses=errors)
     def get_explanation(why: RequestedExplanation) -> Response:
-        """Return an explanation in the schema reagent.explanation/1."""
+        """Return an explanation in the schema reagent.explanation/2."""
         return JsonResponse(why.to_dict())
 
     @app.post("/api/view", tags=["explanations"], response_model=dict[str, Any], responses=describe_errors(413))
     def create_view(explanation: Annotated[schemas.ExplanationJson, Body()]) -> Response:
-        """Convert an explanation in the schema reagent.explanation/1 to the input of view.js."""
+        """Convert an explanation in the schema reagent.explanation/2 to the input of view.js."""
         return JsonResponse(to_view_data(Explanation.from_dict(explanation)))
 
 
