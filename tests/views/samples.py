@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reagent.explanation import Answer, Cost, Explanation, Level, Message, Token, WhatIf
+from reagent.explanation import Answer, Cost, Explanation, Group, Level, Message, Sufficiency, Token, WhatIf
 from reagent.segmentation import split_paragraphs, split_sentences
 
 PROMPT = (
@@ -158,6 +158,28 @@ def with_what_if() -> Explanation:
     )
 
 
+TWICE = "My aunt moved to Japan to teach music. People in Japan are friendly. She rents a small flat in the capital,"
+
+
+def grouped(completion: str = " Tokyo", passed: bool = True, **changes: object) -> Explanation:
+    """Either mention of Japan is enough; the capital, the flat and the comma are all needed for every output token."""
+    positions = {token.text: i for i, token in enumerate(tokens(TWICE))}
+    first = next(i for i, token in enumerate(tokens(TWICE)) if token.text == " Japan")
+    capital = tuple(positions[text] for text in (" flat", " capital", ","))
+    groups = (
+        Group(units=(first, positions[" Japan"]), kind="redundant", effect=7.91, stderr=0.42, single=1.2),
+        Group(units=capital, kind="complementary", effect=5.25, stderr=None, single=9.5),
+    )
+    units = (positions[" Japan"], first)
+    test = Sufficiency(units=units, effect=0.62, stderr=0.11, total=8.9, rank=0, passed=True)
+    if not passed:
+        test = replace(test, effect=5.3, rank=12, passed=False)
+    count = len(tokens(completion))
+    return make(
+        TWICE, completion, stderr=True, **({"groups": (groups,) * count, "sufficiency": (test,) * count} | changes)
+    )  # type: ignore[arg-type]
+
+
 def byte_pieces() -> Explanation:
     """A character of three byte tokens, and a byte token with a space and the start of the next character."""
     prompt = "a漢 👋!"
@@ -185,6 +207,8 @@ def hostile() -> Explanation:
         messages=(Message(HOSTILE, 0, len(HOSTILE)),),
         what_if=(WhatIf(1, 0, HOSTILE, 0.5, (Answer(HOSTILE, 0.5),)),),
         levels=(Level(HOSTILE, (whole,), ((1.0,), (0.5, 0.5)), None, None),),
+        groups=((), (Group(units=(0, 1), kind="redundant", effect=1.0, stderr=None, single=0.5),)),
+        sufficiency=(None, Sufficiency(units=(0,), effect=1.0, stderr=None, total=2.0, rank=None, passed=False)),
     )
 
 
@@ -233,6 +257,9 @@ def every_kind() -> dict[str, Explanation]:
         "phrase": phrase(),
         "contrast": contrast(),
         "what if": with_what_if(),
+        "groups": grouped(),
+        "insufficient": grouped(passed=False),
+        "several with groups": grouped(" Tokyo, and she", passed=False),
         "pieces": byte_pieces(),
         "hostile": hostile(),
         "formula": formula(),

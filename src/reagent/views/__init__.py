@@ -2,6 +2,7 @@
 
 text.py        readable forms of tokens: running text and labels
 summary.py     texts that every view shows: provenance, questions, warnings, ranks and notes
+groups.py      sentences and marks about groups of units and the sufficiency test
 shading.py     running text in the terminal, shaded by importance
 terminal.py    an explanation in the terminal
 html.py        an explanation as an HTML page or a notebook fragment

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from reagent.comparison import Comparison
 from reagent.errors import InputError
 from reagent.explanation import Explanation
+from reagent.views.groups import group_letters
 
 if TYPE_CHECKING:
     import pandas
@@ -20,9 +21,13 @@ def comparison_to_frame(comparison: Comparison) -> "pandas.DataFrame":
 
 
 def to_frame(explanation: Explanation) -> "pandas.DataFrame":
-    """Make a row for each output token and each unit of its context; values that the method lacks are NaN."""
+    """Make a row for each output token and each unit of its context; values that the method lacks are NaN.
+
+    `group` has the letters of the groups of `explanation.groups[target]` that contain the unit: "a" for the first.
+    """
     pandas = _import_pandas()
     inputs, effects, errors = len(explanation.input), explanation.effects, explanation.stderr
+    letters = [group_letters(explanation, target) for target in range(len(explanation.output))]
     cells = [
         (target, position, unit) for target in range(len(explanation.output))
         for position, unit in enumerate(explanation.context(target))
@@ -42,6 +47,7 @@ def to_frame(explanation: Explanation) -> "pandas.DataFrame":
             "score": pandas.Series([explanation.scores[t][i] for t, i, _ in cells], dtype="float64"),
             "effect": pandas.Series([effects[t][i] if effects else None for t, i, _ in cells], dtype="float64"),
             "stderr": pandas.Series([errors[t][i] if errors else None for t, i, _ in cells], dtype="float64"),
+            "group": pandas.Series([letters[t].get(i) for t, i, _ in cells], dtype=object),
         }
     )
 

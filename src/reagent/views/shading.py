@@ -1,8 +1,9 @@
 """Running text in the terminal: shaded by importance, or with brackets where colours are missing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
+from types import MappingProxyType
 
 from rich.console import RenderableType
 from rich.style import Style
@@ -12,6 +13,7 @@ from rich.text import Text
 from reagent.views.text import NEWLINE, TAB, Kind, Piece, pieces_before, shorten
 
 BAR_COLOUR = "#d97f12"
+NO_MARKS: Mapping[int, str] = MappingProxyType({})
 MAX_BRACKETED = 5  # the number of units in brackets, without colour
 MIN_BRACKETED_SHARE = 0.2  # their minimum share of the largest score
 
@@ -38,16 +40,21 @@ class Shading:
     noun: str
     colour: bool
 
-    def render_context(self, weights: Sequence[float], with_answer: bool = False) -> RenderableType:
-        """Render the text that has weights, and the next token if `with_answer`; roles are beside their messages."""
+    def render_context(
+        self, weights: Sequence[float], with_answer: bool = False, marks: Mapping[int, str] = NO_MARKS
+    ) -> RenderableType:
+        """Render the text that has weights, and the next token if `with_answer`; roles are beside their messages.
+
+        `marks` are written after the units at their positions.
+        """
         pieces = pieces_before(len(weights), self.pieces)
         answer = self.pieces[len(pieces)].text if with_answer else ""
         starts = [i for i, piece in enumerate(pieces) if piece.kind is Kind.ROLE]
         if not starts:
-            return _append_answer(self._render_text(pieces, weights), answer)
+            return _append_answer(self._render_text(pieces, weights, marks), answer)
         grid = Table.grid("", "", padding=(0, 2))
         for start, stop in pairwise((*starts, len(pieces))):
-            text = self._render_text(pieces[start + 1 : stop], weights)
+            text = self._render_text(pieces[start + 1 : stop], weights, marks)
             if stop == len(pieces):
                 text = _append_answer(text, answer)
             if text:
@@ -69,29 +76,33 @@ class Shading:
         swatches = [("   ", shade) for shade in SHADES[1:]]
         return Text.assemble(("score 0 ", "dim"), *swatches, (f" {largest}", "dim"))
 
-    def _render_text(self, pieces: Sequence[Piece], weights: Sequence[float]) -> Text:
+    def _render_text(self, pieces: Sequence[Piece], weights: Sequence[float], marks: Mapping[int, str]) -> Text:
         largest = max(weights, default=0.0) or 1.0
         order = sorted(range(len(weights)), key=lambda i: -weights[i])
         is_strong = [weight > 0 and weight >= MIN_BRACKETED_SHARE * largest for weight in weights]
         bracketed = {i for i in order[:MAX_BRACKETED] if is_strong[i]}
         text = Text()
-        for piece in self._abridge(pieces, weights, largest):
+        for piece in self._abridge(pieces, weights, marks):
             head, body, tail = split_margins(piece.text)
+            mark = "" if piece.position is None else marks.get(piece.position, "")
+            if mark and body.endswith("\n"):
+                body, tail = body[:-1], "\n" + tail  # the mark is on the line of its unit
             style: Style | str = "dim" if piece.kind is Kind.SPECIAL else ""
             if piece.position is not None and self.colour:
                 style = SHADES[_shade_index(weights[piece.position] / largest)] or style
             elif piece.position in bracketed:
                 body = f"⟦{body}⟧"
-            text.append(head).append(body, style=style).append(tail)
+            text.append(head).append(body, style=style).append(mark, style="bold").append(tail)
         return text
 
-    def _abridge(self, pieces: Sequence[Piece], weights: Sequence[float], largest: float) -> Iterable[Piece]:
+    def _abridge(self, pieces: Sequence[Piece], weights: Sequence[float], marks: Mapping[int, str]) -> Iterable[Piece]:
         """Shorten the passages between the important units if the text is long."""
         if sum(len(piece.text) for piece in self.pieces) < LONG_TEXT:
             return pieces
+        least = MINOR_SHARE * (max(weights, default=0.0) or 1.0)
 
         def is_major(piece: Piece) -> bool:
-            return piece.position is not None and weights[piece.position] >= MINOR_SHARE * largest
+            return piece.position is not None and (weights[piece.position] >= least or piece.position in marks)
 
         abridged: list[Piece] = []
         for major, group in groupby(pieces, key=is_major):

@@ -195,14 +195,27 @@ def top_units_by_level(explanation: Explanation, target: int) -> Iterator[tuple[
 # --- warnings, ranks and notes ---
 
 
+def is_insufficient(explanation: Explanation, target: int) -> bool:
+    """Whether the row failed its sufficiency test, which views say before everything else."""
+    test = None if explanation.sufficiency is None else explanation.sufficiency[target]
+    return test is not None and not test.passed
+
+
+def _stop_reason(explanation: Explanation, target: int) -> str:
+    """Return why the search ended; empty if the sentence about the failed test says it."""
+    reason = explanation.cost.stopped[target]
+    return "" if reason == "insufficient" and is_insufficient(explanation, target) else reason
+
+
 def row_warning(explanation: Explanation, target: int) -> str:
-    """Return the warning about this row, or an empty text."""
-    return STOP_REASONS.get(explanation.cost.stopped[target], "")
+    """Return the warning about this row, or an empty text; without that of a failed sufficiency test."""
+    return STOP_REASONS.get(_stop_reason(explanation, target), "")
 
 
 def group_warnings(explanation: Explanation) -> list[str]:
     """List the explanation's warnings, with one line for each reason."""
-    stopped, count = explanation.cost.stopped, len(explanation.output)
+    count = len(explanation.output)
+    stopped = [_stop_reason(explanation, t) for t in range(count)]
     reasons = Counter(reason for reason in stopped if STOP_REASONS.get(reason))
     return [
         f"{explanation.output[stopped.index(reason)].text!r} {STOP_REASONS[reason]}"

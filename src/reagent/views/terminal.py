@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reagent.explanation import Contribution, Explanation
+from reagent.views.groups import describe_sufficiency, group_captions, group_marks
 from reagent.views.shading import BAR_COLOUR, Shading
 from reagent.views.summary import (
     NAME_LENGTH,
@@ -28,6 +29,7 @@ from reagent.views.summary import (
     effect_note,
     facts,
     has_open_ranking,
+    is_insufficient,
     mean_scores,
     open_ranks,
     plain_text,
@@ -101,8 +103,11 @@ class _TerminalView:
         scores = self.explanation.scores[target]
         question = format_caption(question_caption(self.explanation, target))
         yield question.append(f"  {describe_probability(self.explanation, target)}".rstrip())
-        yield Padding(self.shading.render_context(scores, with_answer=True), (1, 2))
+        yield from render_failed_test(self.explanation, target)
+        marks = group_marks(self.explanation, target)
+        yield Padding(self.shading.render_context(scores, with_answer=True, marks=marks), (1, 2))
         yield self.shading.legend(scores)
+        yield from render_groups(self.explanation, target)
         yield from self._render_levels(target)
         rows = [row for row in self.explanation.top(TOP_COUNT, target) if row.score > 0]
         if not rows:
@@ -133,7 +138,7 @@ class _TerminalView:
         yield table
 
     def _table(self, target: int, rows: Sequence[Contribution]) -> Table:
-        why = self.explanation
+        why, marks = self.explanation, group_marks(self.explanation, target)
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         table.add_column("#", justify="right", no_wrap=True)
         table.add_column(self.noun, min_width=8)
@@ -144,7 +149,7 @@ class _TerminalView:
         table.add_column("", no_wrap=True, width=bar_width)
         self._add_effect_column(table, " " if has_short_names else "\n")
         for rank, row in enumerate(rows, start=1):
-            name = FittedLabel(self.labels[row.position])
+            name = FittedLabel(self.labels[row.position], mark=marks.get(row.position, ""))
             bar = Text(_bar(row.score / rows[0].score, bar_width), style=BAR_COLOUR)
             number = self.open_ranks[target][row.position] or str(rank)
             table.add_row(number, name, str(row.position), f"{row.score:.3f}", bar, *self._format_effect(row))
@@ -173,6 +178,7 @@ class _TerminalView:
         why = self.explanation
         count = len(why.output)
         means = mean_scores(why)
+        yield from render_failed_test(why, None)
         yield Text(f"The prompt, by its mean score over the {count} output tokens:")
         yield Padding(self.shading.render_context(means), (1, 2))
         yield self.shading.legend(means)
@@ -188,6 +194,7 @@ class _TerminalView:
             cells = (self._source(target, row) for row in sources)
             table.add_row(self._format_index(target), name, probability(why.output[target]), *cells)
         yield table
+        yield from render_groups(why, None)
         for target in range(count):
             output = CaptionPart(self.labels[len(why.input) + target], quoted=True)
             for _, caption in what_if_captions(why, target):
@@ -201,6 +208,8 @@ class _TerminalView:
 
     def _format_index(self, target: int) -> str:
         """Format the number of an output token, with a sign if it has a warning."""
+        if is_insufficient(self.explanation, target):
+            return f"! {target}"
         if not row_warning(self.explanation, target):
             return str(target)
         return f"{OPEN_SIGN if has_open_ranking(self.explanation, target) else '!'} {target}"
@@ -208,21 +217,40 @@ class _TerminalView:
 
 @dataclass(frozen=True)
 class FittedLabel:
-    """A label after a number; it shows its beginning and its end in the width that it gets."""
+    """A label between a number and a mark; it shows its beginning and its end in the width that it gets."""
 
     text: str
     number: str = ""
     style: str = ""
+    mark: str = ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        room = max(1, options.max_width - len(self.number))
+        room = max(1, options.max_width - len(self.number) - cell_len(self.mark))
         names = (shorten(self.text, length) for length in range(min(NAME_LENGTH, room), 0, -1))
         name = next((name for name in names if cell_len(name) <= room), "")
-        yield Text.assemble((self.number, "dim"), (name, self.style), no_wrap=True, overflow="crop")
+        yield Text.assemble(
+            (self.number, "dim"), (name, self.style), (self.mark, "bold"), no_wrap=True, overflow="crop"
+        )
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        width = len(self.number) + cell_len(shorten(self.text, NAME_LENGTH))
+        width = len(self.number) + cell_len(shorten(self.text, NAME_LENGTH) + self.mark)
         return Measurement(min(NAME_WIDTH, width), width)
+
+
+def render_failed_test(explanation: Explanation, target: int | None) -> Iterator[Text]:
+    """Render a warning if the important units are not sufficient."""
+    test = describe_sufficiency(explanation, target)
+    if test and not test.passed:
+        yield format_warning(plain_text(test.caption))
+
+
+def render_groups(explanation: Explanation, target: int | None) -> Iterator[Text]:
+    """Render a line for each group, and one for a sufficiency test that passed."""
+    for caption in group_captions(explanation, target):
+        yield format_caption(caption)
+    test = describe_sufficiency(explanation, target)
+    if test and test.passed:
+        yield format_caption(test.caption)
 
 
 def format_warning(text: str) -> Text:

@@ -1,0 +1,225 @@
+"""Sentences and marks about groups of units and about the sufficiency test, which every view shows.
+
+A change in a sentence is that of the answer: −7.9 nats after the removal of a group whose joint effect is 7.9. The
+number after ± is a standard error, as beside the single effects.
+"""
+
+from collections.abc import Sequence
+from math import floor, log10
+from typing import NamedTuple
+
+from reagent.explanation import Explanation, Group, Sufficiency
+from reagent.views.summary import (
+    NAME_LENGTH,
+    Caption,
+    CaptionPart,
+    context_noun,
+    contrast_label,
+    is_insufficient,
+)
+from reagent.views.text import all_labels, sanitize, shorten
+
+MAX_MEMBERS = 5  # named in a sentence
+MAX_GROUPS = 10  # listed in an overview of several output tokens
+SMALL_SHARE = 0.8  # below it, a failed test says "only"
+MISSED = "something that matters was not found."
+
+LETTERS = "abcdefghijklmnoprstuvwxyz"  # Unicode has no superscript q
+_SUPERSCRIPTS = str.maketrans(LETTERS + "0123456789", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+class GroupText(NamedTuple):
+    """A group in words; its letter marks the members in the running text."""
+
+    letter: str
+    units: tuple[int, ...]
+    caption: Caption
+
+
+class SufficiencyText(NamedTuple):
+    """The result of the sufficiency test in one sentence."""
+
+    passed: bool
+    caption: Caption
+
+
+def superscript(letters: str) -> str:
+    """
+    >>> superscript("ab")
+    'ᵃᵇ'
+    """
+    return letters.translate(_SUPERSCRIPTS)
+
+
+# --- groups ---
+
+
+def describe_groups(explanation: Explanation, target: int) -> list[GroupText]:
+    """Describe each group of one output token."""
+    names = all_labels(explanation)
+    return [
+        GroupText(_letter(number), group.units, _group_caption(explanation, target, group, names))
+        for number, group in enumerate(explanation[target].groups)
+    ]
+
+
+def group_letters(explanation: Explanation, target: int | None) -> dict[int, str]:
+    """The letters of the groups of each member; empty for an overview, because groups belong to one output token."""
+    letters: dict[int, str] = {}
+    for number, group in enumerate(() if target is None else explanation[target].groups):
+        for position in group.units:
+            letters[position] = letters.get(position, "") + _letter(number)
+    return letters
+
+
+def group_marks(explanation: Explanation, target: int | None) -> dict[int, str]:
+    """The same letters as superscripts."""
+    return {position: superscript(letters) for position, letters in group_letters(explanation, target).items()}
+
+
+def group_captions(explanation: Explanation, target: int | None) -> list[Caption]:
+    """One line for each group: after its mark, or after its output token in an overview of all."""
+    if target is not None:
+        return [
+            [CaptionPart(f"{superscript(group.letter)} "), *group.caption]
+            for group in describe_groups(explanation, target)
+        ]
+    names = all_labels(explanation)
+    captions = [
+        [_name(names, len(explanation.input) + t), CaptionPart(": "), *group.caption]
+        for t in range(len(explanation.output))
+        for group in describe_groups(explanation, t)
+    ]
+    others = len(captions) - MAX_GROUPS
+    if others <= 0:
+        return captions
+    return [*captions[:MAX_GROUPS], [CaptionPart(f"and {others} more {'group' if others == 1 else 'groups'}")]]
+
+
+def _group_caption(explanation: Explanation, target: int, group: Group, names: Sequence[str]) -> Caption:
+    two = len(group.units) == 2
+    redundant = "either is enough" if two else "any one is enough"
+    meaning = redundant if group.kind == "redundant" else "each is needed"
+    decimals = _decimals(group.effect, group.stderr)
+    unit = _unit(explanation, target, explanation.effect_unit)
+    joint = f"without {'both' if two else 'all of them'} {_change(group.effect, decimals, group.stderr)}{unit}"
+    single = f"(one at a time: {_change(group.single, decimals)} in all)"
+    return [*_members(group.units, names), CaptionPart(f": {meaning}; {joint} {single}")]
+
+
+def _members(units: Sequence[int], names: Sequence[str]) -> Caption:
+    """Name the units with their positions, the first of them if there are many."""
+    shown = units if len(units) <= MAX_MEMBERS else units[: MAX_MEMBERS - 1]
+    members = [[_name(names, position), CaptionPart(f" ({position})")] for position in shown]
+    if len(shown) < len(units):
+        members.append([CaptionPart(f"{len(units) - len(shown)} more")])
+    caption: Caption = []
+    for number, member in enumerate(members):
+        between = "" if number == 0 else " and " if number == len(members) - 1 else ", "
+        caption += [CaptionPart(between), *member] if between else member
+    return caption
+
+
+# --- sufficiency ---
+
+
+def describe_sufficiency(explanation: Explanation, target: int | None) -> SufficiencyText | None:
+    """Say whether the important units alone lead to one output token, or to all; None without a test."""
+    if target is None:
+        return _overview_of_tests(explanation)
+    test = explanation[target].sufficiency
+    if test is None:
+        return None
+    verdict = CaptionPart("Sufficient: " if test.passed else "Not sufficient: ")
+    body = _test_caption(explanation, target, test) if test.units else _empty_caption(explanation, target, test)
+    return SufficiencyText(test.passed, [verdict, *body, CaptionPart("." if test.passed else f"; {MISSED}")])
+
+
+def _test_caption(explanation: Explanation, target: int, test: Sufficiency) -> Caption:
+    noun, whole = context_noun(explanation), "log-odds" if contrast_label(explanation, target) else "answer"
+    count, decimals = len(test.units), _decimals(test.total, test.stderr)
+    subject = [CaptionPart(f"the {count} most important {noun}s" if count > 1 else f"the most important {noun}")]
+    if set(test.units) != {row.position for row in explanation.top(count, target)}:
+        subject = _members(test.units, all_labels(explanation))
+    loss, total = _change(test.effect, decimals, test.stderr), _change(test.total, decimals)
+    plural = "" if count > 1 else "s"
+    if test.share is None:
+        return [
+            *subject,
+            CaptionPart(f" alone change{plural} the {whole} by {loss} nats (without all {noun}s {total})"),
+        ]
+    only = "only " if not test.passed and test.share < SMALL_SHARE else ""
+    kept = f" alone keep{plural} {only}{100 * test.share:.0f} % of the {whole} ({loss} of {total} nats)"
+    fall = "" if test.passed or not test.rank else f", and the answer falls to rank {test.rank + 1:,}"
+    return [*subject, CaptionPart(kept + fall)]
+
+
+def _empty_caption(explanation: Explanation, target: int, test: Sufficiency) -> Caption:
+    """A test without units."""
+    loss = f"{_change(test.total, _decimals(test.total, test.stderr))}{_unit(explanation, target, 'nats')}"
+    noun = context_noun(explanation)
+    important = f"no {noun} is needed" if test.passed else f"no important {noun} was found"
+    return [CaptionPart(f"{important} (without all of them {loss})")]
+
+
+def _overview_of_tests(explanation: Explanation) -> SufficiencyText | None:
+    count = sum(test is not None for test in explanation.sufficiency or ())
+    if not count:
+        return None
+    failed = [t for t in range(len(explanation.output)) if is_insufficient(explanation, t)]
+    subject = f"the most important {context_noun(explanation)}s alone"
+    if not failed:
+        tested = "" if count == len(explanation.output) else "tested "
+        return SufficiencyText(
+            True, [CaptionPart(f"Sufficient: {subject} lead to each of the {count} {tested}output tokens.")]
+        )
+    names = all_labels(explanation)
+    caption = [CaptionPart(f"Not sufficient for {len(failed)} of {count} output tokens (")]
+    for number, t in enumerate(failed[:MAX_MEMBERS]):
+        caption += [CaptionPart(", ")] if number else []
+        caption.append(_name(names, len(explanation.input) + t))
+    more = ", …" if len(failed) > MAX_MEMBERS else ""
+    them = "it" if len(failed) == 1 else "them"
+    return SufficiencyText(False, [*caption, CaptionPart(f"{more}): {subject} do not lead to {them}; {MISSED}")])
+
+
+# --- names and numbers ---
+
+
+def _letter(number: int) -> str:
+    """
+    >>> _letter(0), _letter(24), _letter(25)
+    ('a', 'z', '26')
+    """
+    return LETTERS[number] if number < len(LETTERS) else str(number + 1)
+
+
+def _name(names: Sequence[str], position: int) -> CaptionPart:
+    return CaptionPart(shorten(names[position], NAME_LENGTH), quoted=True)
+
+
+def _unit(explanation: Explanation, target: int, unit: str | None) -> str:
+    odds = " in log-odds" if contrast_label(explanation, target) else ""
+    return f" {sanitize(unit)}{odds}" if unit else odds
+
+
+def _decimals(value: float, stderr: float | None) -> int:
+    """Count the decimals that show two figures of the value and one of its error.
+
+    >>> _decimals(7.9, 0.4), _decimals(7.9, 0.04), _decimals(120.0, None), _decimals(0.012, None)
+    (1, 2, 1, 3)
+    """
+    needed = [1 - floor(log10(abs(value)))] if value else []
+    needed += [-floor(log10(stderr))] if stderr else []
+    return min(6, max(1, *needed)) if needed else 1
+
+
+def _change(effect: float, decimals: int, stderr: float | None = None) -> str:
+    """Format the change of the answer, which is the opposite of the effect.
+
+    >>> _change(7.91, 1, 0.42), _change(-0.5, 1), _change(0.01, 1)
+    ('−7.9 ± 0.4', '+0.5', '0.0')
+    """
+    text = f"{-effect:+.{decimals}f}".replace("-", "−")
+    text = text if text.strip("+−0.") else text[1:]
+    return text if stderr is None else f"{text} ± {stderr:.{decimals}f}"
