@@ -7,16 +7,25 @@ class Node {
     Object.assign(this, { tag, className: "", children: [], attributes: {}, dataset: {}, listeners: {} });
     Object.assign(this, { scrollTop: 0, offsetHeight: 0, clientHeight: 0 });
     this.style = { setProperty() {} };
-    this.classList = { add: (name) => (this.className += " " + name), toggle() {} };
+    this.classList = { add: (name) => (this.className += " " + name), toggle: (name, on) => this.toggle(name, on) };
   }
+  toggle(name, on) {
+    const others = this.className.split(" ").filter((one) => one && one !== name);
+    this.className = [...others, ...(on ? [name] : [])].join(" ");
+  }
+  get lastChild() { return this.children.at(-1); }
+  closest(selector) { return this.matches(selector) ? this : this.parent ? this.parent.closest(selector) : null; }
   set textContent(text) { this.children = text ? [text] : []; }
   get offsetTop() { return Number(this.dataset.position); } // as if every token had its own line
   setAttribute(name, value) {
     this.attributes[name] = String(value);
-    if (name === "data-position") this.dataset.position = value;
+    if (name.startsWith("data-")) this.dataset[name.slice(5)] = value;
   }
-  append(...nodes) { this.children.push(...nodes.filter((node) => node !== "")); }
-  appendChild(node) { this.children.push(node); return node; }
+  append(...nodes) {
+    for (const node of nodes) if (node instanceof Node) node.parent = this;
+    this.children.push(...nodes.filter((node) => node !== ""));
+  }
+  appendChild(node) { this.append(node); return node; }
   replaceChildren(...nodes) { this.children = []; this.append(...nodes); }
   addEventListener(type, act) { this.listeners[type] = act; }
   matches(selector) {
@@ -44,6 +53,6 @@ new Function(readFileSync(process.argv[2], "utf8") + `; return ${name};`)()(elem
 for (const [selector, index, type] of events) {
   const node = element.querySelectorAll(selector)[index];
   if (type === "toggle") node.open = !node.open;
-  node.listeners[type]({ target: node });
+  for (let at = node; at; at = at.parent) at.listeners[type]?.({ target: node }); // the event bubbles
 }
 process.stdout.write(JSON.stringify(element));

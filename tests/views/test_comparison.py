@@ -344,7 +344,7 @@ BACK = {
     r"\textgreater{}": ">", r"\textbar{}": "|", r"\textasciigrave{}": "`", r"\char34{}": '"', r"\{": "{", r"\}": "}",
     r"\$": "$", r"\&": "&", r"\#": "#", r"\_": "_", r"\%": "%", "-{}": "-", r"\ldots{}": "…",
     r"\textperiodcentered{}": SPACE, r"$\hookleftarrow$": NEWLINE, r"$\mapsto$": TAB, r"$^{+}$": CONTINUED,
-    r"\newline\mbox{}": "\n", r"\penalty999 ": "", r"\ ": " ",
+    r"\newline\mbox{}": "\n", r"\penalty999 ": "", r"\ ": " ", "$-$": "−", r"$\pm$": "±",
 }  # fmt: skip
 BOX = r"\\colorbox\[rgb\]\{([\d.,]+)\}\{\\strut ((?:\\[{}]|\{\}|\^\{\+\}|[^{}])*)\}"
 
@@ -359,8 +359,8 @@ def back(text: str) -> str:
 def rows_of(text: str) -> list[tuple[str, str]]:
     """The rows of the table: a name, and the text as LaTeX."""
     lines = text.partition(r"}\tabularnewline[4pt]" + "\n")[2].partition("\n\\end{tabular}")[0].splitlines()
-    cells = [line.removesuffix(r"\tabularnewline[4pt]").split(r" & \raggedright\leavevmode ") for line in lines]
-    return [(name, body) for name, body in cells]
+    texts = [line.removesuffix(r"\tabularnewline[4pt]") for line in lines if not line.startswith(" & ")]  # no notes
+    return [(name, body) for name, body in (text.split(r" & \raggedright\leavevmode ") for text in texts)]
 
 
 def inked(text: str) -> str:
@@ -382,7 +382,12 @@ def test_the_table_is_latex_and_has_every_token(name: str) -> None:
     roles = "".join(f"{piece.text}:" if piece.kind is Kind.ROLE else piece.text for piece in pieces)
     for _, body in rows:
         plain = re.sub(r"\\textit\{((?:[^{}]|\{\}|\\[{}])*)\}", r"\1", re.sub(BOX, r"\2", body))
-        assert inked(back(plain)) == inked(roles)
+        assert inked(back(re.sub(r"\\textsuperscript\{\w+\}", "", plain))) == inked(roles)
+    notes = [line for line in text.splitlines() if line.startswith(" & ")]
+    for note in notes:
+        opening = r"^ & \\raggedright(\\footnotesize (\\textsuperscript\{\w+\})?|\\textbf\{Warning:\} )"
+        body = re.sub(opening, "", note.removesuffix(r"\tabularnewline[4pt]"))
+        back(re.sub(r"\\textbf\{((?:[^{}]|\{\}|\\[{}])*)\}", r"\1", body))
 
 
 @pytest.mark.parametrize("special", [*'\\{}$&#^_~%<>|"`', "--", "\n", "\t", "é漢👋ש"])

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich import box, get_console
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -16,8 +16,9 @@ from reagent.comparison import Comparison
 from reagent.errors import InputError
 from reagent.explanation import Explanation, Token
 from reagent.views import html
+from reagent.views.groups import describe_groups, describe_sufficiency, group_captions, group_letters, group_marks
 from reagent.views.html import page_title, render_component, render_document, summarize
-from reagent.views.latex import escape_latex, render_shaded
+from reagent.views.latex import escape_latex, render_caption, render_shaded
 from reagent.views.shading import Shading
 from reagent.views.summary import (
     NAME_LENGTH,
@@ -33,7 +34,15 @@ from reagent.views.summary import (
     question_caption,
     select_row,
 )
-from reagent.views.terminal import FittedLabel, format_caption, format_warning, print_parts, supports_shading
+from reagent.views.terminal import (
+    FittedLabel,
+    format_caption,
+    format_warning,
+    print_parts,
+    render_failed_test,
+    render_groups,
+    supports_shading,
+)
 from reagent.views.text import all_labels, shorten, split_into_pieces
 
 TOP_PER_METHOD = 3  # the number of units listed for each method
@@ -94,14 +103,27 @@ def render_latex(comparison: Comparison, target: int | None = None) -> str:
     """Render a table with a row for each method and each token in a shaded box."""
     aligned = _align(comparison, target)
     pieces = split_into_pieces(aligned.first)
-    heading = "".join(
-        rf"\textbf{{{escape_latex(part.text)}}}" if part.quoted else escape_latex(part.text) for part in aligned.heading
+    rows = []
+    for name, scores, why in zip(aligned.names, aligned.scores, comparison, strict=True):
+        text = render_shaded(pieces, scores, group_letters(why, aligned.target))
+        cells = [rf"{escape_latex(name)} & \raggedright\leavevmode {text}", *_latex_notes(why, aligned.target)]
+        rows += [rf"{cell}\tabularnewline[4pt]" for cell in cells]
+    return Template(_LATEX).substitute(heading=render_caption(aligned.heading), rows="\n".join(rows))
+
+
+def _latex_notes(why: Explanation, target: int | None) -> Iterator[str]:
+    """Render the rows below the text of a method: the result of the sufficiency test, then each group."""
+    test = describe_sufficiency(why, target)
+    if test:
+        style = r"\footnotesize " if test.passed else r"\textbf{Warning:} "
+        yield rf" & \raggedright{style}{render_caption(test.caption)}"
+    groups = (
+        [("", caption) for caption in group_captions(why, None)]
+        if target is None
+        else [(group.letter, group.caption) for group in describe_groups(why, target)]
     )
-    rows = (
-        rf"{escape_latex(name)} & \raggedright\leavevmode {render_shaded(pieces, scores)}\tabularnewline[4pt]"
-        for name, scores in zip(aligned.names, aligned.scores, strict=True)
-    )
-    return Template(_LATEX).substitute(heading=heading, rows="\n".join(rows))
+    for letter, caption in groups:
+        yield rf" & \raggedright\footnotesize {render_caption(caption, letter)}"
 
 
 # --- alignment ---
@@ -180,10 +202,10 @@ def _render(aligned: _Aligned, colour: bool, width: int) -> Iterator[RenderableT
     yield format_caption(aligned.heading).append(probability)
     shading = Shading(split_into_pieces(first), context_noun(first), colour)
     texts, room = Table.grid("", "", padding=(1, 2)), max(12, width // 5)
-    for name, scores in zip(aligned.names, aligned.scores, strict=True):
-        texts.add_row(
-            Text(name if cell_len(name) <= room else _stack(name), style="bold"), shading.render_context(scores)
-        )
+    for name, scores, why in zip(aligned.names, aligned.scores, aligned.comparison, strict=True):
+        text = shading.render_context(scores, marks=group_marks(why, target))
+        notes = (*render_failed_test(why, target), text, *render_groups(why, target))
+        texts.add_row(Text(name if cell_len(name) <= room else _stack(name), style="bold"), Group(*notes))
     yield Padding(texts, (1, 2))
     yield shading.shared_legend("method")
     if not any(map(any, aligned.scores)):

@@ -78,32 +78,49 @@ def group_marks(explanation: Explanation, target: int | None) -> dict[int, str]:
 
 
 def group_captions(explanation: Explanation, target: int | None) -> list[Caption]:
-    """One line for each group: after its mark, or after its output token in an overview of all."""
+    """One line for each group: after its mark, or with its output tokens in an overview of all."""
     if target is not None:
         return [
             [CaptionPart(f"{superscript(group.letter)} "), *group.caption]
             for group in describe_groups(explanation, target)
         ]
-    names = all_labels(explanation)
+    names, targets = all_labels(explanation), list(_targets_of_groups(explanation).items())
     captions = [
-        [_name(names, len(explanation.input) + t), CaptionPart(": "), *group.caption]
-        for t in range(len(explanation.output))
-        for group in describe_groups(explanation, t)
+        [
+            *_members(units, names),
+            CaptionPart(f": {_meaning(kind, units)} ("),
+            *_outputs(explanation, rows, names),
+            CaptionPart(")"),
+        ]
+        for (units, kind), rows in targets[:MAX_GROUPS]
     ]
-    others = len(captions) - MAX_GROUPS
-    if others <= 0:
-        return captions
-    return [*captions[:MAX_GROUPS], [CaptionPart(f"and {others} more {'group' if others == 1 else 'groups'}")]]
+    others = len(targets) - len(captions)
+    if others:
+        captions.append([CaptionPart(f"and {others} more {'group' if others == 1 else 'groups'}")])
+    return captions
+
+
+def _targets_of_groups(explanation: Explanation) -> dict[tuple[tuple[int, ...], str], list[int]]:
+    """The output tokens that share a group with these units and of this kind."""
+    targets: dict[tuple[tuple[int, ...], str], list[int]] = {}
+    for t, groups in enumerate(explanation.groups):
+        for group in groups:
+            targets.setdefault((group.units, group.kind), []).append(t)
+    return targets
+
+
+def _meaning(kind: str, units: Sequence[int]) -> str:
+    redundant = "either is enough" if len(units) == 2 else "any one is enough"
+    return redundant if kind == "redundant" else "each is needed"
 
 
 def _group_caption(explanation: Explanation, target: int, group: Group, names: Sequence[str]) -> Caption:
-    two = len(group.units) == 2
-    redundant = "either is enough" if two else "any one is enough"
-    meaning = redundant if group.kind == "redundant" else "each is needed"
+    together = "both" if len(group.units) == 2 else "all of them"
     decimals = _decimals(group.effect, group.stderr)
     unit = _unit(explanation, target, explanation.effect_unit)
-    joint = f"without {'both' if two else 'all of them'} {_change(group.effect, decimals, group.stderr)}{unit}"
-    single = f"(one at a time: {_change(group.single, decimals)} in all)"
+    joint = f"without {together} {_change(group.effect, decimals, group.stderr)}{unit}"
+    single = f"(one by one {_change(group.single, decimals)})"
+    meaning = _meaning(group.kind, group.units)
     return [*_members(group.units, names), CaptionPart(f": {meaning}; {joint} {single}")]
 
 
@@ -173,14 +190,10 @@ def _overview_of_tests(explanation: Explanation) -> SufficiencyText | None:
         return SufficiencyText(
             True, [CaptionPart(f"Sufficient: {subject} lead to each of the {count} {tested}output tokens.")]
         )
-    names = all_labels(explanation)
-    caption = [CaptionPart(f"Not sufficient for {len(failed)} of {count} output tokens (")]
-    for number, t in enumerate(failed[:MAX_MEMBERS]):
-        caption += [CaptionPart(", ")] if number else []
-        caption.append(_name(names, len(explanation.input) + t))
-    more = ", …" if len(failed) > MAX_MEMBERS else ""
+    start = CaptionPart(f"Not sufficient for {len(failed)} of {count} output tokens (")
     them = "it" if len(failed) == 1 else "them"
-    return SufficiencyText(False, [*caption, CaptionPart(f"{more}): {subject} do not lead to {them}; {MISSED}")])
+    end = CaptionPart(f"): {subject} do not lead to {them}; {MISSED}")
+    return SufficiencyText(False, [start, *_outputs(explanation, failed, all_labels(explanation)), end])
 
 
 # --- names and numbers ---
@@ -198,9 +211,16 @@ def _name(names: Sequence[str], position: int) -> CaptionPart:
     return CaptionPart(shorten(names[position], NAME_LENGTH), quoted=True)
 
 
+def _outputs(explanation: Explanation, targets: Sequence[int], names: Sequence[str]) -> Caption:
+    """Name output tokens, the first of them if there are many."""
+    shown = [_name(names, len(explanation.input) + t) for t in targets[:MAX_MEMBERS]]
+    caption = [part for name in shown for part in (CaptionPart(", "), name)][1:]
+    return caption if len(targets) <= MAX_MEMBERS else [*caption, CaptionPart(", …")]
+
+
 def _unit(explanation: Explanation, target: int, unit: str | None) -> str:
     odds = " in log-odds" if contrast_label(explanation, target) else ""
-    return f" {sanitize(unit)}{odds}" if unit else odds
+    return f" {' '.join(sanitize(unit).split())}{odds}" if unit else odds
 
 
 def _decimals(value: float, stderr: float | None) -> int:

@@ -12,6 +12,7 @@ from string import Template
 from typing import Any
 
 from reagent.explanation import Explanation, Rows
+from reagent.views.groups import describe_groups, describe_sufficiency, group_captions, group_letters
 from reagent.views.summary import (
     NAME_LENGTH,
     OPEN_RANKS_NOTE,
@@ -29,6 +30,7 @@ from reagent.views.summary import (
     question_caption,
     requested_row,
     row_warning,
+    select_row,
     top_units_by_level,
     what_if_captions,
 )
@@ -108,6 +110,9 @@ def _row(explanation: Explanation, target: int) -> dict[str, Any]:
         "openRanking": has_open_ranking(explanation, target),
         "effectNote": effect_note(explanation, target),
         "openRanks": open_ranks(explanation, target) if explanation.stderr else [],
+        "groups": [[group.letter, group.units, group.caption] for group in describe_groups(explanation, target)],
+        "groupLetters": group_letters(explanation, target),
+        "sufficiency": describe_sufficiency(explanation, target),
         "whatIf": list(what_if_captions(explanation, target)),
         "levels": [
             [noun, [[*_names(label(row.token)), row.score, row.effect, row.stderr] for row in rows]]
@@ -125,7 +130,11 @@ def summarize(explanation: Explanation) -> str:
         + ", ".join(f"{names[row.position]} {row.score:.2f}" for row in explanation.top(3, target))
         for target in range(len(explanation.output))
     )
-    return f"Most important {context_noun(explanation)}s. " + "; ".join(lines)
+    row = select_row(explanation, None) if explanation.output else None
+    test = describe_sufficiency(explanation, row)
+    captions = [*group_captions(explanation, row), *([test.caption] if test else [])]
+    answer = f"Most important {context_noun(explanation)}s. " + "; ".join(lines)
+    return ". ".join([answer, *map(plain_text, captions)])
 
 
 def _names(text: str) -> tuple[str, str]:

@@ -1,9 +1,10 @@
 """Running text for LaTeX, with each token in a shaded box."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from reagent.views.shading import split_margins
+from reagent.views.shading import NO_MARKS, split_margins
+from reagent.views.summary import Caption
 from reagent.views.text import CONTINUED, NEWLINE, SPACE, TAB, Kind, Piece, pieces_before
 
 FULL = (1.0, 0.59, 0.16)  # the colour of the largest score; white is 0
@@ -24,6 +25,8 @@ _ESCAPES = str.maketrans(
         '"': r"\char34{}",
         SPACE: r"\textperiodcentered{}",
         "…": r"\ldots{}",
+        "−": "$-$",
+        "±": r"$\pm$",
         NEWLINE: r"$\hookleftarrow$",
         TAB: r"$\mapsto$",
         CONTINUED: r"$^{+}$",
@@ -40,8 +43,8 @@ def escape_latex(text: str) -> str:
     return text.translate(_ESCAPES).replace("--", "-{}-{}")  # two hyphens would become a dash
 
 
-def render_shaded(pieces: Sequence[Piece], weights: Sequence[float]) -> str:
-    """Shade the running text that has weights, each by its share of the largest."""
+def render_shaded(pieces: Sequence[Piece], weights: Sequence[float], marks: Mapping[int, str] = NO_MARKS) -> str:
+    """Shade the running text that has weights, each by its share of the largest; `marks` are superscripts."""
     largest = max(weights, default=0.0) or 1.0
     text = ""
     for piece in pieces_before(len(weights), pieces):
@@ -51,8 +54,19 @@ def render_shaded(pieces: Sequence[Piece], weights: Sequence[float]) -> str:
             text += _render_words(piece.text)
         else:
             head, body, tail = split_margins(piece.text)
-            text += _render_words(head) + _render_words(body, weights[piece.position] / largest) + _render_words(tail)
+            text += _render_words(head) + _render_words(body, weights[piece.position] / largest)
+            text += _render_mark(marks.get(piece.position, "")) + _render_words(tail)
     return text.replace(r"}\colorbox", rf"}}{JOIN}\colorbox")
+
+
+def render_caption(caption: Caption, mark: str = "") -> str:
+    """Write a sentence with its quoted parts in bold, after the mark."""
+    parts = (rf"\textbf{{{escape_latex(part.text)}}}" if part.quoted else escape_latex(part.text) for part in caption)
+    return _render_mark(mark) + "".join(parts)
+
+
+def _render_mark(letters: str) -> str:
+    return rf"\textsuperscript{{{letters}}}" if letters else ""
 
 
 def _render_words(text: str, share: float | None = None) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from reagent.atomic_io import atomic_write
 from reagent.errors import InputError
 from reagent.explanation import Explanation, Rows
+from reagent.views.groups import describe_sufficiency, group_captions, group_marks
 from reagent.views.summary import (
     OPEN_RANKS_NOTE,
     TOP_COUNT,
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
 DPI = 150
 WIDTHS, HEIGHTS = (6.0, 24.0), (3.2, 16.0)  # inches; the figure grows with its tokens between these
 LABEL_WIDTH, LETTER_WIDTH, NOTE_HEIGHT = 0.22, 0.065, 0.15  # inches for a label, a letter, a line of notes
+TITLE_HEIGHT, MAX_WARNING_LINES = 0.17, 4  # inches for a line of the title; lines of a warning in it
 LABEL_LENGTH = 16
 LONG_LABEL_LENGTH = 40  # for sentences and other units that are longer than a word
-COLOUR, COLOURS, QUIET = "#e07b00", "Oranges", "0.35"
+COLOUR, COLOURS, QUIET, CAUTION = "#e07b00", "Oranges", "0.35", "#8a3200"
 MISSING = "▯"
 
 # The first is part of matplotlib. The others are used where they are installed.
@@ -101,7 +103,7 @@ class _Plot:
             panel.tick_params(labelsize=8)
         question = plain_text(question_caption(self.explanation, target))
         title = f"{question}  {describe_probability(self.explanation, target)}".strip()
-        self._add_texts(figure, title, *self._notes(target), OPEN_RANKS_NOTE if any(data.open_ranks) else "")
+        self._add_texts(figure, target, title, *self._notes(target), OPEN_RANKS_NOTE if any(data.open_ranks) else "")
 
     def _draw_vertical(self, figure: "Figure", data: "_BarData") -> None:
         """Draw vertical bars above their labels, and the effects below them: for short labels."""
@@ -138,7 +140,7 @@ class _Plot:
         self._set_ticks(panels[0].yaxis, data.names, data.scores, figure.get_figheight() - 1)
 
     def _bar_data(self, target: int) -> "_BarData":
-        why, names, ranks = self.explanation, self._names(), open_ranks(self.explanation, target)
+        why, names, ranks = self.explanation, self._names(target), open_ranks(self.explanation, target)
         top = {row.position for row in why.top(TOP_COUNT, target) if row.score > 0}
         positions = self._shown_positions(target)
 
@@ -157,6 +159,7 @@ class _Plot:
         why = self.explanation
         if row_warning(why, target):
             yield f"Warning: this output {row_warning(why, target)}"
+        yield from map(plain_text, group_captions(why, target))
         for noun, rows in top_units_by_level(why, target):
             units = (f"{shorten(label(row.token), LONG_LABEL_LENGTH)} {row.score:.2f}" for row in rows)
             yield f"By {noun}: {', '.join(units)}"
@@ -165,7 +168,7 @@ class _Plot:
 
     def draw_heat_map(self, figure: "Figure") -> None:
         """Draw all output tokens: a row for each, and a column for each context token."""
-        why, names = self.explanation, self._names()
+        why, names = self.explanation, self._names(None)
         positions = self._shown_positions(len(why.output) - 1)
         cells = np.full((len(why.output), len(why.scores[-1])), np.nan)
         for row, scores in zip(cells, why.scores, strict=True):
@@ -186,7 +189,8 @@ class _Plot:
         ticks = range(0, rows, _label_step(rows, figure.get_figheight() - 2))
         axes.set_yticks(ticks, [names[len(why.input) + row] for row in ticks], **self._style())
         warnings = [f"Warning: {line}" for line in group_warnings(why)]
-        self._add_texts(figure, "Rows: output tokens. Columns: their context.", *warnings)
+        groups = map(plain_text, group_captions(why, None))
+        self._add_texts(figure, None, "Rows: output tokens. Columns: their context.", *warnings, *groups)
 
     def _shown_positions(self, target: int) -> list[int]:
         """Return the context positions of an output token without those of a chat template."""
@@ -204,25 +208,39 @@ class _Plot:
         unit = self.explanation.effect_unit
         return self._drawable_text(f"effect ± stderr ({unit})" if unit else "effect ± stderr")
 
-    def _add_texts(self, figure: "Figure", title: str, *notes: str) -> None:
-        """Write the title above the figure, and the notes and the provenance below it."""
+    def _add_texts(self, figure: "Figure", target: int | None, title: str, *notes: str) -> None:
+        """Write the title above the figure, and the notes and the provenance below it.
+
+        A failed sufficiency test is part of the title, so that it is read before the bars.
+        """
         source = " · ".join(f"{name} {value}" for name, value in facts(self.explanation))
-        figure.suptitle(self._wrap(figure, title, 10), **self._style(10))
+        test = describe_sufficiency(self.explanation, target)
+        above, colour = [self._wrap(figure, title, 10)], "black"
+        if test and test.passed:
+            notes = (plain_text(test.caption), *notes)
+        elif test:
+            warning = self._wrap(figure, f"Warning: {plain_text(test.caption)}", 10, MAX_WARNING_LINES)
+            above, colour = [*above, warning], CAUTION
+            figure.set_figheight(figure.get_figheight() + TITLE_HEIGHT * (1 + warning.count("\n")))
+        figure.suptitle("\n".join(above), color=colour, **self._style(10))
         below = "\n".join(self._wrap(figure, line, 7) for line in (*notes, source) if line)
         figure.set_figheight(figure.get_figheight() + NOTE_HEIGHT * below.count("\n"))
         figure.supxlabel(below, color=QUIET, linespacing=1.5, **self._style(7))
 
-    def _wrap(self, figure: "Figure", text: str, size: float) -> str:
-        # Two lines at most: a long model name must not push the plot out of the figure.
+    def _wrap(self, figure: "Figure", text: str, size: float, lines: int = 2) -> str:
+        # Few lines at most: a long model name must not push the plot out of the figure.
         width = int(figure.get_figwidth() * 120 / size)
-        return fill(self._drawable_text(shorten(text, 2 * width - LABEL_LENGTH)), width)
+        return fill(self._drawable_text(shorten(text, lines * width - LABEL_LENGTH)), width)
 
     def _has_long_labels(self) -> bool:
         return context_noun(self.explanation) not in ("token", "word")
 
-    def _names(self) -> list[str]:
+    def _names(self, target: int | None) -> list[str]:
+        """Return the short name of each token, with the marks of its groups for one output token."""
         length = LONG_LABEL_LENGTH if self._has_long_labels() else LABEL_LENGTH
-        return [self._drawable_text(shorten(name, length)) for name in all_labels(self.explanation)]
+        marks = group_marks(self.explanation, target)
+        names = (shorten(name, length) + marks.get(i, "") for i, name in enumerate(all_labels(self.explanation)))
+        return [self._drawable_text(name) for name in names]
 
     def _drawable_text(self, text: str) -> str:
         return replace_missing_glyphs(text, self.drawable)

@@ -46,6 +46,7 @@ function reagentParts() {
         if (data.tokens[position].protected) node.classList.add("reagent-protected");
         if (data.rows[target].levels.length && weight < 0.05) node.classList.add("reagent-faint");
         appendInk(node, text).style.setProperty("--weight", weight.toFixed(3));
+        appendMark(node, data, target, position);
       } else {
         appendInk(into.appendChild(make("span.answer")), text);
         break;
@@ -62,6 +63,14 @@ function reagentParts() {
     const ink = node.appendChild(make("span.ink"));
     appendText(ink, text.slice(space));
     return ink;
+  };
+
+  // The letters of the groups of a unit. They are not copied with the text.
+  const appendMark = (node, data, target, position) => {
+    const letters = data.rows[target].groupLetters[position];
+    if (!letters) return;
+    node.setAttribute("data-groups", letters);
+    node.append(make("sup.mark", letters, { "aria-hidden": "true" }));
   };
 
   // Newlines in a text of whitespace get a mark, so that the shade is visible. The mark is not copied with the text.
@@ -86,6 +95,33 @@ function reagentParts() {
     const node = make("div.legend", "score 0 ");
     node.append(make("span.scale", "", { "aria-hidden": "true" }), largest);
     return node;
+  };
+
+  // Outlines the members of all groups that have one of these letters, and their lines.
+  const linkGroups = (element, letters = "") => {
+    for (const node of element.querySelectorAll("[data-groups]")) {
+      node.classList.toggle("reagent-linked", [...node.dataset.groups].some((letter) => letters.includes(letter)));
+    }
+  };
+
+  // The list of groups; a line links the members of its group inside `root`.
+  const groupList = (root) => {
+    const list = make("div.groups");
+    for (const type of ["mouseover", "focusin", "click"]) {
+      list.addEventListener(type, (event) => linkGroups(root, event.target.closest("[data-groups]")?.dataset.groups));
+    }
+    return list;
+  };
+
+  // A line for each group, and one for a sufficiency test that passed.
+  const drawGroups = (list, row) => {
+    list.replaceChildren();
+    for (const [letter, , caption] of row.groups) {
+      const line = list.appendChild(make("div.group", "", { "data-groups": letter, tabindex: 0 }));
+      line.append(make("sup.mark", letter), " ", ...captionNodes(caption));
+    }
+    const [passed, caption] = row.sufficiency || [];
+    if (passed) list.appendChild(make("div.sufficiency")).append(...captionNodes(caption));
   };
 
   // Outlines one position in all places where it is drawn.
@@ -123,11 +159,13 @@ function reagentParts() {
     if (showFlags && several && data.rows.some((row) => row.openRanking)) hint.append(` (${data.openSign} ranking still open)`);
     const list = make("div.choices", "", { role: "listbox", "aria-label": "Output tokens", "aria-orientation": "horizontal" });
     const heading = make("div.heading", "", { role: "heading", "aria-level": 2, "aria-live": "polite" });
-    data.rows.forEach(({ contrast, openRanking, warning }, index) => {
+    data.rows.forEach((row, index) => {
+      const { contrast, openRanking, warning } = row;
       const choice = list.appendChild(make("span.choice", "", { role: "option" }));
       choice.append(shortName(data, data.inputs + index));
       if (contrast) choice.append(" not ", quoted(contrast));
-      if (showFlags && openRanking) choice.append(make("span.open", data.openSign, { role: "img", "aria-label": "ranking still open" }));
+      if (showFlags && hasFailed(row)) choice.append(make("span.flag", "⚠", { role: "img", "aria-label": "not sufficient" }));
+      else if (showFlags && openRanking) choice.append(make("span.open", data.openSign, { role: "img", "aria-label": "ranking still open" }));
       else if (showFlags && warning) choice.append(make("span.flag", "⚠", { role: "img", "aria-label": "has a warning" }));
       choice.addEventListener("click", () => choose(index));
     });
@@ -141,6 +179,12 @@ function reagentParts() {
       heading.replaceChildren(...captionNodes(row.question), row.probability && ` (${row.probability})`);
     };
     return { nodes: [hint, list, heading], show };
+  };
+
+  const hasFailed = (row) => row.sufficiency !== null && !row.sufficiency[0];
+
+  const showFailedTest = (failure, row) => {
+    failure.replaceChildren(...(hasFailed(row) ? ["⚠ ", ...captionNodes(row.sufficiency[1])] : []));
   };
 
   const showWarning = (caution, data, row) => {
@@ -184,8 +228,8 @@ function reagentParts() {
   };
 
   return {
-    make, quoted, shortName, captionNodes, score, ranking, drawText, reveal, legend, highlight, cell, emptyHint, bar,
-    initialTarget, outputChooser, showWarning, onArrowKeys, redraw,
+    make, quoted, shortName, captionNodes, score, ranking, drawText, appendMark, reveal, legend, linkGroups, groupList,
+    drawGroups, highlight, cell, emptyHint, bar, initialTarget, outputChooser, showFailedTest, showWarning, onArrowKeys, redraw,
   };
 }
 
@@ -194,8 +238,8 @@ function reagentParts() {
 function reagentView(element, data) {
   "use strict";
   const {
-    make, quoted, shortName, captionNodes, score, ranking, drawText, reveal, legend, highlight, cell, emptyHint, bar,
-    initialTarget, outputChooser, showWarning, onArrowKeys, redraw,
+    make, quoted, shortName, captionNodes, score, ranking, drawText, appendMark, reveal, legend, linkGroups, groupList,
+    drawGroups, highlight, cell, emptyHint, bar, initialTarget, outputChooser, showFailedTest, showWarning, onArrowKeys, redraw,
   } = reagentParts();
   let target = initialTarget(element, data);
   let row = null; // the texts about the chosen output token
@@ -210,6 +254,7 @@ function reagentView(element, data) {
   const effect = (position) =>
     signed(data.effects[target][position], data.stderr.length ? data.stderr[target][position] : null);
   const effectHead = `effect${data.stderr.length ? " ± stderr" : ""}${data.unit ? ` (${data.unit})` : ""}`;
+  const letters = (position) => row.groupLetters[position] || "";
   const openRanks = (position) => row.openRanks[position] || ""; // the list is empty without standard errors
 
   // --- parts that change with the chosen output token ---
@@ -224,6 +269,7 @@ function reagentView(element, data) {
       ? ["protected: never replaced"]
       : ["score " + score(data.scores[target][position]), rank(position)];
     if (data.effects.length && !token.protected) parts.push(`effect ${effect(position)} ${data.unit}`.trim());
+    if (letters(position)) parts.push("group " + [...letters(position)].join(", "));
     const ids = token.ids.length > 1 ? "token ids " : "token id ";
     parts.push(`position ${position}`, token.ids.length > 8 ? `${token.ids.length} tokens` : ids + token.ids.join(", "));
     return parts.join(" · ");
@@ -285,6 +331,7 @@ function reagentView(element, data) {
     const spoken = open ? { role: "img", "aria-label": open.replace("–", " to ") + ", rank not settled" } : {};
     cell(node, "number", make("span.rank", open || String(number), spoken));
     cell(node, "name", shortName(data, position));
+    appendMark(node.lastChild, data, target, position);
     cell(node, "number", String(position));
     cell(node, "number", score(value));
     cell(node, "bar", bar(value / largest));
@@ -323,7 +370,9 @@ function reagentView(element, data) {
     row = data.rows[target];
     order = ranking(data, target);
     chooser.show(target);
+    showFailedTest(failure, row);
     showWarning(caution, data, row);
+    drawGroups(groups, row);
     largest.textContent = score(Math.max(0, ...data.scores[target]));
     drawContext();
     drawLevels();
@@ -336,6 +385,7 @@ function reagentView(element, data) {
     current = position;
     element.dataset.position = position ?? "";
     highlight(element, position);
+    linkGroups(element, position === null ? "" : letters(position));
     if (position === null) readout.replaceChildren(`To see the numbers of a ${data.noun}, point at it, tap it or use the arrow keys.`);
     else readout.replaceChildren(name(position), " " + numbers(position));
   };
@@ -363,9 +413,11 @@ function reagentView(element, data) {
     return;
   }
   const chooser = outputChooser(data, choose, true);
+  const failure = make("div.failure", "", { role: "status" });
   const caution = make("div.caution", "", { role: "status" });
   const context = make("div.context", "", { role: "listbox", "aria-label": `Context ${data.noun}s`, translate: "no", lang: "" });
   const largest = make("span.largest");
+  const groups = groupList(element);
   const readout = make("div.readout", "", { "aria-live": "polite" });
   const levels = make("div.levels", "", { role: "table", "aria-label": "Most important parts, coarse to fine" });
   const top = make("div.top", "", { role: "table", "aria-label": `Most important ${data.noun}s` });
@@ -377,7 +429,9 @@ function reagentView(element, data) {
   watch(context, "mouseover", "focusin", "click");
   for (const list of [top, whatIf]) watch(list, "mouseover", "click");
   redraw(element, () => {
-    element.replaceChildren(...chooser.nodes, caution, context, legend(largest), readout, levels, top, notes, whatIf, facts);
+    element.replaceChildren(
+      ...chooser.nodes, failure, caution, context, legend(largest), groups, readout, levels, top, notes, whatIf, facts,
+    );
     choose(target);
   });
 }
@@ -386,8 +440,10 @@ function reagentView(element, data) {
    reagent.views.comparison.to_view_data. An open method shows its whole view. */
 function reagentCompare(element, list) {
   "use strict";
-  const { make, shortName, score, ranking, drawText, legend, highlight, cell, emptyHint, bar, initialTarget, outputChooser, showWarning, redraw } =
-    reagentParts();
+  const {
+    make, shortName, score, ranking, drawText, appendMark, legend, linkGroups, groupList, drawGroups, highlight,
+    cell, emptyHint, bar, initialTarget, outputChooser, showFailedTest, showWarning, redraw,
+  } = reagentParts();
   const first = list[0].view;
   const open = [...element.querySelectorAll(".reagent-details")].filter((details) => details.open);
   const openNames = open.map((details) => details.dataset.name);
@@ -397,6 +453,7 @@ function reagentCompare(element, list) {
     const value = data.scores[target][position];
     const node = make("div.row", "", { role: "row", "data-position": position });
     cell(node, "name", shortName(data, position));
+    appendMark(node.lastChild, data, target, position);
     cell(node, "number", score(value));
     cell(node, "bar", bar(value / data.scores[target][best]));
     return node;
@@ -410,13 +467,17 @@ function reagentCompare(element, list) {
     const summary = details.appendChild(make("summary.summary"));
     summary.append(make("bdi.method-name", name), " ", make("span.cost", cost));
     const full = details.appendChild(make("div.full"));
+    const failure = make("div.failure");
     const caution = make("div.caution");
+    const groups = groupList(node);
     const context = make("div.context", "", { translate: "no", lang: "" });
     const top = make("div.top", "", { role: "table", "aria-label": `Most important ${data.noun}s` });
-    node.append(details, caution, context, top);
+    node.append(details, failure, caution, context, groups, top);
     const draw = () => {
       const best = ranking(data, target).filter((position) => data.scores[target][position] > 0);
+      showFailedTest(failure, data.rows[target]);
       showWarning(caution, data, data.rows[target]);
+      drawGroups(groups, data.rows[target]);
       drawText(context, data, target, (position) => ({ title: "score " + score(data.scores[target][position]) }));
       top.replaceChildren(...best.slice(0, 3).map((position) => topRow(data, position, best[0])));
       if (!best.length) top.replaceChildren(emptyHint(data));
@@ -426,7 +487,7 @@ function reagentCompare(element, list) {
       else full.replaceChildren();
     };
     details.addEventListener("toggle", draw);
-    return { node, draw };
+    return { node, draw, link: (position) => linkGroups(node, data.rows[target].groupLetters[position]) };
   };
 
   const choose = (next) => {
@@ -443,6 +504,7 @@ function reagentCompare(element, list) {
   methods.addEventListener("mouseover", (event) => {
     const node = event.target.closest("[data-position]");
     highlight(methods, node ? Number(node.dataset.position) : null);
+    if (node) for (const { link } of blocks) link(node.dataset.position);
   });
   redraw(element, () => {
     element.replaceChildren(...chooser.nodes, legend("each method’s largest"), methods);
