@@ -41,6 +41,7 @@ from reagent.serialization import Count, JsonSchema, Without
 
 if TYPE_CHECKING:
     import pandas
+    import shapiq
     from numpy import float64
     from numpy.typing import NDArray
 
@@ -395,6 +396,15 @@ class Explanation:
         from reagent.views.dataframe import to_frame
 
         return to_frame(self)
+
+    def to_shapiq(self, target: int = 0, values: str | None = None) -> "shapiq.InteractionValues":
+        """The units of one output token, and the pairs that were measured, for the plots of the package shapiq.
+
+        `values` are "effects" in nats, which is the default if the method has them, or "scores".
+        """
+        from reagent.views.interactions import to_shapiq
+
+        return to_shapiq(self, target, values)
 
     def _repr_html_(self) -> str:
         from reagent.views.html import render_fragment

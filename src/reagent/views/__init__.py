@@ -9,6 +9,7 @@ html.py        an explanation as an HTML page or a notebook fragment
 plots.py       an explanation as a PNG figure
 latex.py       running text for LaTeX
 dataframe.py   an explanation or a comparison as a pandas table
+interactions.py  an explanation as interaction values of shapiq
 comparison.py  several explanations side by side: terminal, HTML, LaTeX
 evaluation.py  an evaluation in the terminal
 notebook.py    a progress bar in a notebook
