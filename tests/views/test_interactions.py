@@ -77,7 +77,7 @@ def test_only_exact_values_are_not_estimated() -> None:
 
 
 def test_wrong_arguments_are_one_clear_error() -> None:
-    with pytest.raises(InputError, match="'shares'.*effects, scores"):
+    with pytest.raises(InputError, match=r"'shares'.*effects, scores"):
         make().to_shapiq(values="shares")
     with pytest.raises(InputError, match="has no effects in nats"):
         make().to_shapiq(values="effects")

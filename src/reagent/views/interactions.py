@@ -35,8 +35,9 @@ def to_shapiq(explanation: Explanation, target: int = 0, values: str | None = No
     row = (explanation.effects if values == "effects" else explanation.scores)[target]  # type: ignore[index]
     is_single = values == "effects" and explanation.method.get("id") in SINGLE_EFFECTS
     pairs = _pairs(explanation, target) if is_single else {}
+    singles: dict[tuple[int, ...], float] = {(i,): float(value) for i, value in enumerate(row)}
     return _shapiq().InteractionValues(
-        {**{(i,): float(value) for i, value in enumerate(row)}, **pairs},
+        singles | pairs,
         index="Co-Moebius" if is_single else "SV",
         n_players=units,
         min_order=1,

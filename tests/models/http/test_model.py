@@ -110,6 +110,44 @@ def test_a_bias_recovers_the_exact_values(connected: Callable[..., HttpModel], t
     assert why.model["recover"] is True
 
 
+@pytest.mark.parametrize(
+    "can",
+    [{}, {"reports_ids_on_request": True, "prompt_logprobs": True}, {"echo": False, "bias": "biased"}],
+    ids=["echo", "prompt_logprobs", "next token"],
+)
+def test_deleted_units_are_left_out_of_the_request(
+    connected: Callable[..., HttpModel], truth: Truth, can: dict[str, Any]
+) -> None:
+    model = connected(**can, options={"recover": True} if "bias" in can else {})
+    for method in (
+        {"method": "occlusion", "removal": "delete"},
+        {"method": "lime", "samples": 12, "removal": "delete"},
+    ):
+        asked = {"max_new_tokens": 2, **method}
+        assert_same(reagent.explain(model, PROMPT, **asked), reagent.explain(truth.local, PROMPT, **asked))
+
+
+def test_texts_of_different_lengths_are_scored_as_one_by_one(connected: Callable[..., HttpModel]) -> None:
+    for model in (connected(), connected(tokenizer=False, tokenize=None)):
+        case = model.case(PROMPT, max_new_tokens=2)
+        rows = [case.ids[2:], case.ids[1:], case.ids, np.delete(case.ids, 3)]
+        positions = np.array([case.positions - len(case.ids) + len(row) for row in rows])
+        together = model.score_ragged(rows, positions, case.targets)
+        for i, row in enumerate(rows):
+            alone = model.score(row[None], positions[i], case.targets)
+            np.testing.assert_allclose(together.logprob[i], alone.logprob[0], atol=1e-6)
+        # A text that ends right before its target: the token is requested with it.
+        ends = model.score_ragged([case.ids[: case.positions[0]]], case.positions[None, :1], case.targets[:1])
+        np.testing.assert_allclose(ends.logprob[0, 0], together.logprob[2, 0], atol=1e-4)
+
+
+def test_words_of_a_server_that_does_not_report_tokens_can_be_deleted(connected: Callable[..., HttpModel]) -> None:
+    model = connected(tokenizer=False, tokenize=None, echo=False)
+    why = reagent.explain(model, PROMPT, max_new_tokens=1, method="exact", units="sentence")
+    assert len(why.input) == 2
+    assert why.cost.forward_passes == 1 + 3
+
+
 # --- single answers ---
 
 
