@@ -9,6 +9,7 @@ import pytest
 import tiny
 from reagent.case import OVERTAKEN, Case, Ids, Mask, TargetScores
 from reagent.errors import CapabilityError, InputError
+from reagent.models.dry_run import DryRunModel
 from reagent.models.huggingface import HuggingFaceModel
 from reagent.removal import REMOVALS, check_removal, count_passes, make_remover, require_removal
 from reagent.replacers import Proposals, make_replacer
@@ -173,6 +174,27 @@ def test_identical_rows_are_scored_once(removal: str) -> None:
     assert model.meter.forward_passes - before == count_passes(remover, different[order]) == 3
     np.testing.assert_allclose(repeated.value, remover.score(different).value[order], atol=1e-5)
     assert not remover.is_random
+
+
+@pytest.mark.parametrize("removal", REMOVALS)
+def test_a_dry_run_counts_the_same_passes(removal: str) -> None:
+    model = HuggingFaceModel(tiny.network_of("gpt2"), tiny.tokenizer_of("gpt2"))
+    case = model.case(PROMPT, " She rents")
+    passes = []
+    for subject in (model, DryRunModel(model)):
+        require_removal(subject, removal, "method 'x'")
+        remover = make_remover(removal, subject, case, some_proposals(model, case))
+        before = replace(subject.meter)
+        removed = np.random.default_rng(0).random((9, len(remover.free))) < 0.5
+        remover.score(removed, np.zeros(removed.shape))
+        meter = subject.meter
+        passes.append((meter.forward_passes - before.forward_passes, meter.tokens - before.tokens))
+    assert passes[0] == passes[1]
+
+
+def test_a_dry_run_masks_only_what_the_model_can_mask() -> None:
+    with pytest.raises(CapabilityError, match="attention_mask"):
+        require_removal(DryRunModel(mentions("w5")), "mask", "method 'x'")
 
 
 def test_a_wrong_name_and_a_model_without_masks_are_reported() -> None:

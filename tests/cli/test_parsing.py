@@ -77,6 +77,9 @@ def test_levels(explained) -> None:
         (["--chat", "--marked"], "leave them out in a chat"),
         (["--set", "probes"], "--set takes NAME=VALUE"),
         (["--set", "colour=red"], "has no option 'colour'"),
+        (["--method", "lime", "--removal", "erase"], "unknown removal 'erase'"),
+        (["--method", "random", "--removal", "delete"], "has no option 'removal'"),
+        (["--method", "exact"], "at most 12 units"),
         (["--set", "probes=many"], "--probes of preset 'fast' must be a whole number"),
     ],
 )
@@ -94,6 +97,20 @@ def test_overlapping_spans_are_refused(explain, tmp_path: Path) -> None:
     assert "overlaps" in explain(PROMPT, "--spans", tmp_path / "spans.json").err
     (tmp_path / "spans.json").write_text('{"start": 1}')
     assert "holds no list" in explain(PROMPT, "--spans", tmp_path / "spans.json").err
+
+
+def test_units_can_be_deleted_masked_or_replaced(explained) -> None:
+    one = ["--max-new-tokens", "1", "--unit", "word"]
+    for removal in ("delete", "mask", "replace"):
+        data = explained(PROMPT, "--method", "occlusion", "--removal", removal, *one)
+        assert data["method"]["removal"] == removal
+        assert (data["replacer"] is None) == (removal != "replace")
+
+
+def test_every_subset_of_a_few_sentences(explained) -> None:
+    data = explained(PROMPT, "--method", "exact", "--unit", "sentence", "--max-new-tokens", "1")
+    assert data["cost"]["probes"] == 3
+    assert sum(data["scores"][0]) == pytest.approx(1)
 
 
 def test_any_option_of_the_method_can_be_set(explained) -> None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from reagent.case import Case, Ids, TargetScores
-from reagent.models.base import HasChatTemplate, Meter, Model, Predictions
+from reagent.case import Case, Ids, Mask, TargetScores
+from reagent.models.base import HasAttentionMask, HasChatTemplate, Meter, Model, Predictions
 from reagent.models.chat import Chat
 from reagent.models.http.scoring import UNLISTED, make_queries, scored_texts
 
@@ -72,6 +72,15 @@ class DryRunModel:
         self.echo.add([*map(len, set(rows)), *(len(context) + 1 for context, _ in queries - echoed)])
         self.next_token.add([*map(len, {context for context, _ in queries})])
         return TargetScores(self._noise.normal(-5.0, 1.0, positions.shape), np.full(positions.shape, UNLISTED))
+
+    @property
+    def missing_inputs(self) -> frozenset[str]:
+        """As the model itself: masks are counted only if it takes them."""
+        takes_masks = isinstance(self.model, HasAttentionMask)
+        return getattr(self.model, "missing_inputs", frozenset()) if takes_masks else frozenset({"attention_mask"})
+
+    def score_masked(self, sequences: Ids, keep: Mask, positions: Ids, targets: Ids) -> TargetScores:  # noqa: ARG002
+        return self.score(sequences, positions, targets)
 
     def predict(self, sequence: Ids, k: int) -> Predictions:
         self.meter.add(1, len(sequence) - 1)
