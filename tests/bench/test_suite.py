@@ -31,7 +31,8 @@ def test_the_suites_of_the_package_can_be_read() -> None:
 def test_standard_and_paper_have_all_methods_tasks_and_metrics() -> None:
     for name in ("standard", "paper"):
         suite = load_suite(name)
-        assert {entry.method for entry in suite.methods} == set(METHODS)
+        # A method that takes few units only cannot explain these tasks.
+        assert {entry.method for entry in suite.methods} == {n for n, info in METHODS.items() if info.max_units is None}
         assert [data.id for data in suite.datasets] == ["longra", "tellmewhy", "wikibio"]
         assert set(suite.metrics) == set(METRICS)
 
