@@ -9,7 +9,7 @@ import axe_core_python
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from views.samples import HOSTILE, PROMPT, chat, every_kind, make
+from views.samples import HOSTILE, PROMPT, by_methods, chat, every_kind, grouped, make
 from web.browser.conftest import HOSTILE_NAME, BrowserLog, open_page, record
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -278,6 +278,36 @@ def test_a_dropped_file_is_shown(page: Page) -> None:
     expect(page.locator("#view .reagent-context")).to_have_text("a b!")
 
 
+def linked(page: Page) -> list[str]:
+    return page.locator("#view .reagent-token.reagent-linked").all_text_contents()
+
+
+def test_a_member_of_a_group_outlines_the_others(page: Page) -> None:
+    drop(page, ("why.json", grouped(passed=False).to_json()))
+    expect(page.locator("#view .reagent-failure")).to_contain_text("Not sufficient: the 2 most important tokens alone")
+    tokens, groups = page.locator("#view .reagent-token"), page.locator("#view .reagent-group")
+    expect(groups).to_have_count(2)
+    tokens.nth(4).hover()
+    assert linked(page) == [" Japana", " Japana"]
+    expect(tokens.nth(11).locator(".reagent-ink")).to_have_css("outline-style", "dashed")
+    tokens.nth(0).hover()
+    assert linked(page) == []
+    groups.nth(1).focus()
+    assert linked(page) == [" flatb", " capitalb", ",b"]
+    page.emulate_media(media="print")
+    expect(tokens.nth(4).locator("sup")).to_be_visible()
+
+
+def test_compared_methods_outline_their_own_groups(page: Page) -> None:
+    first, second, _ = by_methods(grouped())
+    drop(page, ("a.json", first.to_json()), ("b.json", replace(second, groups=(), sufficiency=None).to_json()))
+    methods = page.locator("#view .reagent-method")
+    methods.nth(1).locator(".reagent-token").nth(4).hover()
+    assert linked(page) == [" Japana", " Japana"]
+    methods.nth(0).locator(".reagent-group").nth(1).hover()
+    assert linked(page) == [" flatb", " capitalb", ",b"]
+
+
 def test_two_files_are_compared_if_their_texts_are_equal(page: Page) -> None:
     other: dict[str, Any] = {"method": {"id": "lime"}, "important": " aunt"}
     drop(page, ("a.json", make().to_json()), ("b.json", make(**other).to_json()))
@@ -366,7 +396,7 @@ def test_the_page_is_accessible_and_fits_the_window(
     )
     expect(choices(page)).to_have_count(3)
     check("one")
-    for seed, name in enumerate(("zero", "no context", "chat", "sentences"), start=100):
+    for seed, name in enumerate(("zero", "no context", "chat", "sentences", "groups", "insufficient"), start=100):
         drop(page, ("why.json", replace(every_kind()[name], seed=seed).to_json()))
         expect(page.locator("#view .reagent-facts")).to_contain_text(f"seed {seed}")
         check(name)
