@@ -16,7 +16,7 @@ def test_it_lists_counts_licences_and_sources(run) -> None:
         assert entry.source in answer.out
     assert "StonyBrookNLP/tellmewhy" in answer.out
     assert "CC BY-SA 3.0" in answer.out
-    assert "in 14 relations" in answer.out
+    assert "in 14 groups" in answer.out
 
 
 def test_it_loads_no_heavy_library() -> None:

@@ -159,7 +159,7 @@ def test_without_the_library_it_says_what_to_install(tmp_path: Path) -> None:
 
 
 def test_the_list_holds_every_data_set() -> None:
-    assert list(DATASETS) == ["longra", "tellmewhy", "wikibio"]
+    assert list(DATASETS) == ["longra", "longra_repeated", "tellmewhy", "wikibio"]
     for name, entry in DATASETS.items():
         found = entry.load()
         assert (found.id, found.licence) == (name, entry.licence)
@@ -170,5 +170,6 @@ def test_the_page_about_them_has_the_numbers_of_today() -> None:
     if not page.is_file():
         pytest.skip("the docs are not available")
     text = page.read_text(encoding="utf-8")
-    for name, noun in (("longra", "examples"), ("tellmewhy", "stories"), ("wikibio", "people")):
+    nouns = {"longra": "examples", "longra_repeated": "examples", "tellmewhy": "stories", "wikibio": "people"}
+    for name, noun in nouns.items():
         assert f"{len(load_dataset(name)):,} {noun}" in text

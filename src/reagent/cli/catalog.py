@@ -54,7 +54,7 @@ def datasets() -> None:
         bundled = entry.load()
         words = [len(example.prompt.split()) for example in bundled.examples]
         groups = len({example.group for example in bundled.examples})
-        inside = f" in {groups} relations" if groups > 1 else ""
+        inside = f" in {groups} groups" if groups > 1 else ""
         size = f"{len(words):,} examples{inside}, {sum(words) / len(words):.0f} words each"
         typer.echo(f"{name}: {entry.summary}")
         typer.echo(f"    bundled: {size}; {entry.licence}")

@@ -1,15 +1,16 @@
 """Datasets: prompts to explain in bulk, one file per dataset.
 
-base.py        Example and Dataset, and samples of them
-registry.py    the datasets by their ids
-longra.py      relations between words, with a distractor in between; the next word is the target
-tellmewhy.py   short stories, each with a question why
-wikibio.py     the beginnings of biographies
-user_files.py  a user's own prompts
-filters.py     the examples that suit a model
-readers.py     rows of JSONL, CSV and Parquet files
-hub.py         rows of datasets on the hub
-assets/        the bundled samples and their sources
+base.py             Example and Dataset, and samples of them
+registry.py         the datasets by their ids
+longra.py           relations between words, with a distractor in between; the next word is the target
+longra_repeated.py  the same with the word mentioned two or three times
+tellmewhy.py        short stories, each with a question why
+wikibio.py          the beginnings of biographies
+user_files.py       a user's own prompts
+filters.py          the examples that suit a model
+readers.py          rows of JSONL, CSV and Parquet files
+hub.py              rows of datasets on the hub
+assets/             the bundled samples and their sources
 """
 
 from reagent.data.base import Dataset, Example, sample

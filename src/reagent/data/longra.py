@@ -6,7 +6,7 @@ a relation is combined with every template of that relation.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -20,7 +20,7 @@ SUMMARY = "a word, a distractor, and a sentence that leads to the related word"
 LICENCE = "Apache-2.0; the word pairs are facts"
 SOURCE = "own templates; pairs of the Google analogy set (Mikolov et al., 2013)"
 
-_PAIRS, _TEMPLATES = "longra_pairs.tsv", "longra_templates.tsv"
+PAIRS, _TEMPLATES = "longra_pairs.tsv", "longra_templates.tsv"
 _SLOT = re.compile(r"\{(first|second)\}")
 _WITH_ARTICLE = {"Bahamas", "Gambia", "Netherlands", "Philippines", "USA"}
 _DISTRACTOR = re.compile(r"\([^()]*\)\.?")
@@ -49,7 +49,7 @@ def load_longra(source: str | None = None) -> Dataset:
     `prompt`, `target` and optionally `antecedent` and `distractor`.
     """
     if source in (None, "bundled"):
-        name, examples = "bundled", tuple(_fill_all(read_rows(bundled_path(_PAIRS))))
+        name, examples = "bundled", tuple(_fill_all(read_pairs(bundled_path(PAIRS))))
     else:
         assert source is not None
         name, examples = source, _from_file(source)
@@ -75,7 +75,7 @@ def _from_file(source: str) -> tuple[Example, ...]:
     rows = list(read_rows(path))
     if rows and "prompt" in rows[0].fields:
         return read_examples(source, rows, _read_example)
-    examples = tuple(_fill_all(iter(rows)))
+    examples = tuple(_fill_all(read_pairs(path)))
     if not examples:
         raise FileError(f"{source} holds no example: it is empty")
     return examples
@@ -91,20 +91,29 @@ def _read_example(row: Row) -> Example | None:
     return example if example.plain else replace(example, plain=remove(example.prompt, example.distractor))
 
 
-def _fill_all(rows: Iterator[Row]) -> Iterator[Example]:
-    templates = _templates()
-    for row in rows:
+def _fill_all(pairs: Iterable[Pair]) -> Iterator[Example]:
+    templates = load_templates()
+    for pair in pairs:
+        for template in templates[pair.relation]:
+            if pair.first not in template.unfit:
+                yield fill(template, pair)
+
+
+def read_pairs(path: Path) -> list[Pair]:
+    """The pairs in a file, each of a relation that has templates."""
+    templates, pairs = load_templates(), []
+    for row in read_rows(path):
         relation, first, second = (row.text(name) for name in Pair._fields)
         if relation is None or first is None or second is None:
             raise FileError(f"{row.where} has an empty field: give relation, first and second")
         if relation not in templates:
             raise FileError(f"{row.where}: no templates for the relation {relation!r}. Known: {', '.join(templates)}")
-        for template in templates[relation]:
-            if first not in template.unfit:
-                yield fill(template, Pair(relation, first, second))
+        pairs.append(Pair(relation, first, second))
+    return pairs
 
 
-def _templates() -> dict[str, list[Template]]:
+def load_templates() -> dict[str, list[Template]]:
+    """The bundled templates of each relation."""
     templates: dict[str, list[Template]] = {}
     for row in read_rows(bundled_path(_TEMPLATES)):
         of_relation = templates.setdefault(row.fields["relation"], [])
@@ -122,10 +131,9 @@ def fill(template: Template, pair: Pair) -> Example:
             group='capital', antecedent=((8, 14),), distractor=((16, 27),),
             plain='We left Norway. We miss the capital,')
     """
-    slot = _SLOT.search(template.text)
-    assert slot is not None, template.text
-    given, expected = (pair.first, pair.second) if slot[1] == "first" else (pair.second, pair.first)
-    before = template.text[: slot.start()] + ("the " if given in _WITH_ARTICLE else "")
+    slot = _find_slot(template)
+    given, expected = given_word(template, pair)
+    before = template.text[: slot.start()] + article(given)
     prompt = before + given + template.text[slot.end() :]
     distractor = tuple(match.span() for match in _DISTRACTOR.finditer(prompt))
     return Example(
@@ -137,6 +145,26 @@ def fill(template: Template, pair: Pair) -> Example:
         distractor=distractor,
         plain=remove(prompt, distractor),
     )
+
+
+def given_word(template: Template, pair: Pair) -> tuple[str, str]:
+    """The word of a pair that the template shows, and the expected word."""
+    return (pair.first, pair.second) if _find_slot(template)[1] == "first" else (pair.second, pair.first)
+
+
+def article(word: str) -> str:
+    """The article that belongs to the name of a country.
+
+    >>> article("Netherlands"), article("Norway")
+    ('the ', '')
+    """
+    return "the " if word in _WITH_ARTICLE else ""
+
+
+def _find_slot(template: Template) -> re.Match[str]:
+    slot = _SLOT.search(template.text)
+    assert slot is not None, template.text
+    return slot
 
 
 def remove(prompt: str, spans: tuple[tuple[int, int], ...]) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from reagent.data import longra, tellmewhy, user_files, wikibio
+from reagent.data import longra, longra_repeated, tellmewhy, user_files, wikibio
 from reagent.data.base import Dataset
 from reagent.errors import InputError, UnknownNameError
 from reagent.plugins import find_all, load_plugin, plugin_names
@@ -30,6 +30,9 @@ class DatasetInfo:
 
 DATASETS: Mapping[str, DatasetInfo] = {
     "longra": DatasetInfo(longra.SUMMARY, longra.LICENCE, longra.SOURCE, longra.load_longra),
+    "longra_repeated": DatasetInfo(
+        longra_repeated.SUMMARY, longra.LICENCE, longra_repeated.SOURCE, longra_repeated.load_longra_repeated
+    ),
     "tellmewhy": DatasetInfo(
         tellmewhy.SUMMARY, tellmewhy.LICENCE, tellmewhy.SOURCE, tellmewhy.load_tellmewhy, tellmewhy.HUB
     ),
