@@ -66,7 +66,7 @@ class Result:
 
     metric: str
     measure: str
-    """The measured quantity: hellinger, nats, spearman, pearson, found, …"""
+    """The measured quantity: hellinger, nats, spearman, pearson, found, all, …"""
     higher_is_better: bool
     value: float
     stderr: StandardError

@@ -23,6 +23,7 @@ NUMBERS = [
     ("lds", "spearman"),
     ("lds", "pearson"),
     ("ante", "found"),
+    ("ante", "all"),
     ("no_d", "found"),
 ]
 

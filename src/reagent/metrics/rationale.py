@@ -1,11 +1,18 @@
 """Ante and No.D: does the rationale contain the antecedent, and does it avoid the distractor?
 
 These metrics need texts in which people marked the antecedent, on which the answer depends, and a distractor, which is
-irrelevant to it. A rationale is the `size` best units of a row whose scores are positive. It contains the antecedent if
-one of its units overlaps it, and avoids the distractor if none does. The value of random attributions is exact: the
-probability for a random choice of as many units.
+irrelevant to it. A rationale is the `size` best units of a row whose scores are positive. A prompt may mention the
+antecedent several times. Ante has two measures:
+
+    found: a unit of the rationale overlaps a mention
+    all:   every mention is overlapped by a unit of the rationale
+
+No.D has the measure `found`: no unit of the rationale overlaps the distractor. The value of random attributions is
+exact: the probability for a random choice of as many units. Groups of an explanation do not extend the rationale: a
+member of a group counts only if it is itself among the `size` best units.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import comb
@@ -25,6 +32,8 @@ if TYPE_CHECKING:  # the config imports the metrics
     from reagent.metrics.config import EvaluationConfig
 
 SIZE = 5  # the paper uses 5 to 8
+FOUND, ALL = "found", "all"
+Units = frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,7 @@ class RationaleMetric:
     summary: str
     mark: str  # the field of Annotation
     wants_overlap: bool
+    measures: tuple[str, ...] = (FOUND,)
     higher_is_better: bool = True
     needs: str = "annotations"
     blind_to: str = "people may find other parts important than the model used"
@@ -75,33 +85,52 @@ class RationaleMetric:
         """Makes no forward pass."""
         assert context.config.annotation is not None  # `check` ran before
         spans = self.spans(context.config.annotation)
-        marked = units_in_spans(context.case.input, spans)
-        if not marked[~context.case.protected[: len(marked)]].any():
+        mentions = find_mentions(context.case.input, spans)
+        if not any(mentions):
             raise InputError(f"{self.id}: no unit of the prompt that may be scored overlaps {list(spans)}")
-        return [[self._result(context, explanation, marked)] for explanation in context.explanations]
+        return [
+            [self._result(context, explanation, mentions, measure) for measure in self.measures]
+            for explanation in context.explanations
+        ]
 
-    def measure_target(self, explanation: Explanation, t: int, marked: Mask, size: int | None = None) -> TargetResult:
-        """The value at output token `t`; `marked` are units of the prompt, `size` is as in `rationale_size`."""
+    def measure_target(
+        self,
+        explanation: Explanation,
+        t: int,
+        mentions: Sequence[Units],
+        size: int | None = None,
+        measure: str = FOUND,
+    ) -> TargetResult:
+        """The value at output token `t`; `mentions` are units of the prompt, `size` is as in `rationale_size`."""
         size = rationale_size(explanation, t) if size is None else size
-        rationale = [unit.position for unit in explanation.top(size, t) if unit.score > 0]
-        overlaps = any(i < len(marked) and marked[i] for i in rationale)
-        free = [i for i, unit in enumerate(explanation.context(t)) if not unit.protected]
-        count = sum(bool(marked[i]) for i in free if i < len(marked))
-        random_avoids = comb(len(free) - count, len(rationale)) / comb(len(free), len(rationale))
-        random = 1 - random_avoids if self.wants_overlap else random_avoids
-        return TargetResult(t, float(overlaps == self.wants_overlap), 0.0, random, 0.0)
+        rationale = {unit.position for unit in explanation.top(size, t) if unit.score > 0}
+        free = sum(not unit.protected for unit in explanation.context(t))
+        wanted = list(mentions) if measure == ALL else [Units().union(*mentions)]
+        overlaps = all(units & rationale for units in wanted)
+        random = share_with_overlap(wanted, free, len(rationale))
+        return TargetResult(
+            t, float(overlaps == self.wants_overlap), 0.0, random if self.wants_overlap else 1 - random, 0.0
+        )
 
-    def _result(self, context: EvaluationContext, explanation: Explanation, marked: Mask) -> Result:
+    def _result(
+        self, context: EvaluationContext, explanation: Explanation, mentions: Sequence[Units], measure: str
+    ) -> Result:
         size = context.config.rationale
-        targets = tuple(self.measure_target(explanation, t, marked, size) for t in context.targets)
+        targets = tuple(self.measure_target(explanation, t, mentions, size, measure) for t in context.targets)
         value, random = (float(np.mean([getattr(target, name) for target in targets])) for name in ("value", "random"))
-        return Result(self.id, "found", True, value, 0.0, random, 0.0, draws=0, random_draws=0, targets=targets)
+        return Result(self.id, measure, True, value, 0.0, random, 0.0, draws=0, random_draws=0, targets=targets)
 
 
 RATIONALE_METRICS = {
     metric.id: metric
     for metric in (
-        RationaleMetric("ante", "whether the rationale contains the antecedent", "antecedent", wants_overlap=True),
+        RationaleMetric(
+            "ante",
+            "whether the rationale contains the antecedent, and all its mentions",
+            "antecedent",
+            wants_overlap=True,
+            measures=(FOUND, ALL),
+        ),
         RationaleMetric("no_d", "whether the rationale avoids the distractor", "distractor", wants_overlap=False),
     )
 }
@@ -118,6 +147,33 @@ def units_in_spans(units: Sequence[Token], spans: Sequence[Span]) -> Mask:
         return any(start < stop and end > begin for begin, stop in spans)
 
     return np.array([overlaps(unit) for unit in units])
+
+
+def find_mentions(units: Sequence[Token], spans: Sequence[Span]) -> list[Units]:
+    """The units of each span that are not protected; a span without any is left out."""
+    free = [not unit.protected for unit in units]
+    mentions = (Units(np.flatnonzero(units_in_spans(units, [span]) & free).tolist()) for span in spans)
+    return [mention for mention in mentions if mention]
+
+
+def share_with_overlap(mentions: Sequence[Units], units: int, size: int) -> float:
+    """The share of all choices of `size` out of `units` that contain a unit of every mention.
+
+    By inclusion and exclusion. Unions of mentions count only by their size and by the units that later mentions share
+    with them, so that many mentions take no longer than their overlaps require.
+
+    >>> share_with_overlap([Units({0})], 4, 1), share_with_overlap([Units({0}), Units({3})], 4, 2)
+    (0.25, 0.16666666666666666)
+    """
+    terms = Counter({(0, Units()): 1})  # (size of the union, its units in later mentions) → signed number of unions
+    for i, mention in enumerate(mentions):
+        later = Units().union(*mentions[i + 1 :])
+        extended: Counter[tuple[int, Units]] = Counter()
+        for (count, shared), sign in terms.items():
+            extended[count, shared & later] += sign
+            extended[count + len(mention - shared), (shared | mention) & later] -= sign
+        terms = extended
+    return sum(sign * comb(units - count, size) for (count, _), sign in terms.items()) / comb(units, size)
 
 
 def rationale_size(explanation: Explanation, t: int) -> int:

@@ -97,7 +97,7 @@ def compare(
     pairs = np.stack([own, other], axis=1)
 
     def mean(values: Floats) -> Estimate:
-        return proportion(values) if first.measure == "found" else bootstrap(values, _mean, seed, resamples)
+        return proportion(values) if first.measure in ("found", "all") else bootstrap(values, _mean, seed, resamples)
 
     return Comparison(
         metric=first.metric,

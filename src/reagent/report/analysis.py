@@ -252,7 +252,7 @@ def _average_seeds(results: Sequence[Result]) -> Result:
 
 
 def _preferred(measures: Sequence[str]) -> str:
-    return next((name for name in ("hellinger", "spearman") if name in measures), measures[0])
+    return next((name for name in ("hellinger", "nats", "spearman", "found") if name in measures), measures[0])
 
 
 def _metric_order(name: str) -> int:

@@ -11,7 +11,7 @@ from reagent.bench.records import Cell
 from reagent.evaluation import Result
 from reagent.explanation import Explanation
 from reagent.methods import METHODS
-from reagent.metrics.rationale import RATIONALE_METRICS, Annotation, units_in_spans
+from reagent.metrics.rationale import RATIONALE_METRICS, Annotation, find_mentions
 from reagent.report.paper_results import MODELS, paper_model
 
 MetricKey = tuple[str, str]  # metric and measure
@@ -239,10 +239,11 @@ def _at_greedy_length(
 ) -> Iterator[Result]:
     for name in annotation.metrics:
         metric = RATIONALE_METRICS[name]
-        marked = units_in_spans(why.input, metric.spans(annotation))
-        by_target = [metric.measure_target(why, t, marked, lengths[t]) for t in targets]
-        value, random = (sum(getattr(one, of) for one in by_target) / len(by_target) for of in ("value", "random"))
-        yield Result(AT_GREEDY_LENGTH[name], "found", True, value, 0.0, random, 0.0, draws=0, random_draws=0)
+        mentions = find_mentions(why.input, metric.spans(annotation))
+        for measure in metric.measures if mentions else ():
+            by_target = [metric.measure_target(why, t, mentions, lengths[t], measure) for t in targets]
+            value, random = (sum(getattr(one, of) for one in by_target) / len(by_target) for of in ("value", "random"))
+            yield Result(AT_GREEDY_LENGTH[name], measure, True, value, 0.0, random, 0.0, draws=0, random_draws=0)
 
 
 def _model_order(model: str) -> tuple[int, str]:
