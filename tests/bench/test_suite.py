@@ -61,6 +61,17 @@ def test_the_estimate_counts_the_permutations_of_shapley_values() -> None:
     assert passes(16) == pytest.approx(4 * passes(4))
 
 
+def test_shares_and_removals_are_settings_of_the_metrics_and_multiply_the_passes() -> None:
+    def passes(settings: str) -> float:
+        text = WHOLE + f'\n[metrics]\nnames = ["lds"]\nprobes = 16\n{settings}\n'
+        return estimate_jobs(missing_jobs(parse(text, "mine"), RunSelection(limit=1))["smollm2"]).passes
+
+    more = passes('ratio = [0.1, 0.3, 0.5]\nremoval = ["replace", "delete"]') - passes("")
+    assert more == pytest.approx(5 * 16)
+    with pytest.raises(InputError, match="unknown removal 'burn'"):
+        passes('removal = "burn"')
+
+
 def test_a_part_of_the_datasets_can_be_asked_for() -> None:
     quick = load_suite("quick")
     jobs = missing_jobs(quick, RunSelection(datasets=("wikibio",)))["smollm2"]

@@ -51,6 +51,19 @@ def test_json_alone_on_standard_output(saved: Path, tmp_path: Path) -> None:
     assert json.loads(other.stdout)["results"] != data["results"]
 
 
+def test_shares_and_removals_arrive(saved: Path) -> None:
+    words = ("--metrics", "lds,sufficiency", "--ratio", "0.1,0.5", "--removal", "replace, delete")
+    answer = run(saved, *QUICK, *words, "--json", "-")
+    measures = [result["measure"] for result in json.loads(answer.stdout)["results"]]
+    assert [name for name in measures if name.startswith("spearman")] == [
+        "spearman", "spearman_replace_50", "spearman_delete_10", "spearman_delete_50"
+    ]  # fmt: skip
+    assert measures[-1] == "nats_delete"
+    shown = run(saved, *QUICK, *words).stdout
+    assert "Spearman, delete 50 %" in shown
+    assert "nats, delete" in shown
+
+
 def test_options_arrive(saved: Path, tiny_folder: Path) -> None:
     words = ("--metrics", "pi_soft_nc,ante,no_d", "--pi", "0.3,0.5", "--stride", 2, "--rationale", 3)
     marked = ("--antecedent", "river", "--distractor", "old")

@@ -6,7 +6,16 @@ from dataclasses import replace
 import pytest
 
 from reagent.bench.records import Cell
-from reagent.report.analysis import RATIONALES, REPLACEMENT, SOFT, EntryResult, MetricFamily, compare_with_random
+from reagent.report.analysis import (
+    RATIONALES,
+    REPLACEMENT,
+    SOFT,
+    EntryResult,
+    MetricFamily,
+    compare_with_random,
+    preferred_measures,
+    value_records,
+)
 from reagent.report.contents import Missing, Table
 from reagent.report.load import Run, load_run, without_curve_points
 from reagent.report.tables.ablations import ablation_tables
@@ -16,7 +25,7 @@ from reagent.report.tables.pairwise import pairwise_table, run_pairwise_tests
 from reagent.report.tables.rationales import rationale_tables
 from reagent.report.tables.results import average_tables, full_table, lds_table, paper_table
 from reagent.report.tables.sharpness import sharpness_table
-from report.runs import PROMPT, ListRecords, cell, make_explanation, several
+from report.runs import PROMPT, ListRecords, cell, make_explanation, result, several
 
 DOUBLE = [{"soft_ns": (2 * v, v), "soft_nc": (v, v)} for v in (0.1, 0.11, 0.12, 0.13, 0.14, 0.15, 0.16, 0.17)]
 EQUAL = [{"soft_ns": (0.1 + d, 0.1), "soft_nc": (0.2, 0.1)} for d in (0.02, -0.02) * 4]
@@ -156,6 +165,29 @@ def test_correlations_have_means_and_no_ratios() -> None:
     values = [{"lds": (v, 0.0)} for v in (0.2, 0.4, -0.3)]
     table = lds_table(*numbers(several(3, values)))
     assert texts(table)[0][2].startswith("0.100")
+
+
+def test_tables_show_the_usual_measures_and_data_files_have_all() -> None:
+    extra = [
+        result("lds", 0.9, 0.0, "spearman_delete_50"),
+        result("lds", 0.8, 0.0, "pearson"),
+        result("ante", 0.0, 0.1, "all"),
+        result("comprehensiveness", 3.0, 1.0, "nats_delete"),
+        result("comprehensiveness", 2.0, 1.0, "nats"),
+    ]
+    usual = {"lds": (0.2, 0.0), "ante": (1.0, 0.3), "comprehensiveness": (0.5, 0.25)}
+    cells = []
+    for plain in several(3, [usual] * 3):
+        assert plain.evaluation is not None
+        cells.append(replace(plain, evaluation=replace(plain.evaluation, results=(*extra, *plain.evaluation.results))))
+    run, results = numbers(cells)
+    table = lds_table(run, results)
+    assert texts(table)[0][2].startswith("0.200")
+    assert {r["measure"] for r in table.records} == {"spearman", "pearson", "spearman_delete_50"}  # type: ignore[union-attr]
+    assert preferred_measures(results) == {"comprehensiveness": "hellinger", "lds": "spearman", "ante": "found"}
+    assert {(r["metric"], r["measure"]) for r in value_records(run)} == {
+        *((r.metric, r.measure) for r in extra), ("lds", "spearman"), ("ante", "found"), ("comprehensiveness", "hellinger")
+    }  # fmt: skip
 
 
 # --- the paper ---

@@ -19,7 +19,7 @@ from reagent.request import choose_replacer
 from reagent.validation import check_integer, with_options
 
 KINDS = ("study", "replacers", "hyperparameters", "convergence", "prompts")
-_METRIC_OPTIONS = ("draws", "pi", "probes", "ratio", "rationale", "replacer", "replacer_options")
+_METRIC_OPTIONS = ("draws", "pi", "probes", "ratio", "removal", "rationale", "replacer", "replacer_options")
 T = TypeVar("T")
 
 

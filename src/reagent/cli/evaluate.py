@@ -40,7 +40,19 @@ def evaluate(
     pi: Annotated[
         str, typer.Option(metavar="A,B,…", help="Share of selected elements; the first is the number, all are a curve.")
     ] = "0.3",
-    probes: Annotated[int, typer.Option(metavar="N", help="lds: the number of random replacements.")] = 128,
+    probes: Annotated[
+        int, typer.Option(metavar="N", help="lds: the number of random removals, for each share and removal.")
+    ] = 128,
+    ratio: Annotated[
+        str, typer.Option(metavar="A,B,…", help="lds: the share of units that are removed; one number for each.")
+    ] = "0.1",
+    removal: Annotated[
+        str,
+        typer.Option(
+            metavar="A,B,…",
+            help="comprehensiveness, sufficiency, lds: replace, delete or mask units; one number for each.",
+        ),
+    ] = "replace",
     replacer: Annotated[str, typer.Option(help="The source of replacements. See: reagent replacers.")] = "auto",
     antecedent: Annotated[
         str | None, typer.Option(metavar="TEXT", help="ante: the part of the prompt that the answer depends on.")
@@ -72,8 +84,10 @@ def evaluate(
         annotation=annotation,
         stride=stride,
         draws=draws,
-        pi=_shares(pi),
+        pi=_split_shares("--pi", pi),
         probes=probes,
+        ratio=_split_shares("--ratio", ratio),
+        removal=[name.strip() for name in removal.split(",")],
         rationale=rationale,
         replacer=replacer,
         seed=seed,
@@ -95,8 +109,8 @@ def evaluate(
         evaluation.show()
 
 
-def _shares(text: str) -> list[float]:
+def _split_shares(flag: str, text: str) -> list[float]:
     try:
         return [float(share) for share in text.split(",")]
     except ValueError as error:
-        raise InputError(f"--pi takes shares between 0 and 1 with commas between them, got {text!r}") from error
+        raise InputError(f"{flag} takes shares between 0 and 1 with commas between them, got {text!r}") from error

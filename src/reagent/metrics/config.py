@@ -7,11 +7,12 @@ from typing import Any
 
 from reagent.errors import InputError, ReagentError
 from reagent.metrics.base import Metric
-from reagent.metrics.lds import PROBES, RATIO
+from reagent.metrics.lds import PROBES, RATIO, REMOVAL
 from reagent.metrics.rationale import Annotation
 from reagent.metrics.registry import METRICS, find_metric
 from reagent.metrics.soft import PI
 from reagent.models.base import Model
+from reagent.removal import check_removal
 from reagent.replacers import Replacer, choose_automatic, make_replacer
 from reagent.validation import check_integer, check_range
 
@@ -27,7 +28,8 @@ class EvaluationConfig:
     draws: int | None = None  # exact number of perturbed inputs; None: until the standard error is 0.01
     pi: float | Sequence[float] = PI  # of several, the first gives the value and all of them a curve
     probes: int = PROBES  # lds: number of probes
-    ratio: float = RATIO  # lds: share of the units that a probe replaces
+    ratio: float | Sequence[float] = RATIO  # lds: share of the units that a probe removes; one measure for each
+    removal: str | Sequence[str] = REMOVAL  # comprehensiveness, sufficiency, lds: one measure for each
     rationale: int | None = None  # units in a rationale; None: as many as a greedy search used, else 5
     replacer: str | Replacer = "auto"
     replacer_options: Mapping[str, Any] = field(default_factory=dict)
@@ -46,7 +48,12 @@ class EvaluationConfig:
         if self.seed is None:
             object.__setattr__(self, "seed", secrets.randbits(32))
         check_integer(owner, "seed", self.own_seed, 0, 2**63)
-        check_range(owner, "ratio", self.ratio, 1e-9, 1)
+        if not self.ratios or not self.removals:
+            raise InputError("there is no share or no removal: give at least one, as ratio 0.1 and removal 'replace'")
+        for ratio in self.ratios:
+            check_range(owner, "ratio", ratio, 1e-9, 1)
+        for removal in self.removals:
+            check_removal(removal)
         if not self.pis:
             raise InputError("there is no π: give at least one share, as 0.3")
         for pi in self.pis:
@@ -69,6 +76,16 @@ class EvaluationConfig:
     @property
     def pis(self) -> tuple[float, ...]:
         return tuple(self.pi) if isinstance(self.pi, Sequence) else (self.pi,)
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """Each share once."""
+        return tuple(dict.fromkeys(self.ratio if isinstance(self.ratio, Sequence) else (self.ratio,)))
+
+    @property
+    def removals(self) -> tuple[str, ...]:
+        """Each removal once."""
+        return tuple(dict.fromkeys((self.removal,) if isinstance(self.removal, str) else self.removal))
 
     def find_problems(self, model: Model) -> dict[str, ReagentError]:
         """Why requested metrics cannot be computed for `model`, by the metric's id."""
@@ -93,7 +110,8 @@ class EvaluationConfig:
             "draws": self.draws,
             "pi": list(self.pis),
             "probes": self.probes,
-            "ratio": self.ratio,
+            "ratio": self.ratios[0] if len(self.ratios) == 1 else list(self.ratios),
+            "removal": list(self.removals),
             "rationale": self.rationale,
             "annotation": self.annotation
             and {name: [list(span) for span in spans] for name, spans in vars(self.annotation).items()},

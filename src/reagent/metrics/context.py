@@ -13,7 +13,8 @@ from reagent.explanation import Explanation
 from reagent.methods.base import Progress, ProgressCallback, no_progress
 from reagent.metrics.explained_case import case_of, check_same_text, reread, split_into_tokens
 from reagent.models.base import Model
-from reagent.replacers.base import Proposals, Replacer
+from reagent.removal import Remover, make_remover
+from reagent.replacers.base import Proposals, Replacer, no_proposals
 
 if TYPE_CHECKING:  # the config imports the metrics, which import this file
     from reagent.metrics.config import EvaluationConfig
@@ -93,7 +94,7 @@ class EvaluationContext:
         numbers = (1 - self.rng("random", t).random((count, self.units_before(t)))) * self.unprotected(t)
         return np.asarray(numbers / numbers.sum(1, keepdims=True))
 
-    # --- replacement ---
+    # --- removal ---
 
     @cached_property
     def replacer(self) -> Replacer:
@@ -104,6 +105,11 @@ class EvaluationContext:
         """Replacements for all units; the same for all metrics and explanations."""
         rng = self.rng("proposals")
         return self.replacer.propose(self.model, self.tokens, rng).grouped(self.case, rng)
+
+    def remover(self, removal: str, case: Case) -> Remover:
+        """Removes units of `case`, which is the case of all targets or of one; only replacement needs proposals."""
+        proposals = self.proposals if removal == "replace" else no_proposals(case)
+        return make_remover(removal, self.model, case, proposals)
 
     def drops(self, t: int, replaced: Mask) -> Floats:
         """The drop in the log-probability of output unit `t` (nats) when marked units are replaced; [texts].

@@ -1,22 +1,27 @@
-"""The linear datamodeling score (LDS): do the effects predict the model's response to new replacements?
+"""The linear datamodeling score (LDS): do the effects predict the model's response to new removals?
 
-Each probe replaces a block of units, as in ReAGent but with other random numbers. The predicted drop is the sum of the
-effects of the replaced units. LDS is the correlation of the predicted with the real drops of the target's
-log-probability, over the probes that replace a unit before the target. One pass per probe serves all targets. Only
-log-probabilities of the targets are needed.
+Each probe removes a random share of the units: they are replaced, as in ReAGent but with other random numbers, or
+deleted. The predicted drop is the sum of the effects of the removed units. If a group of the explanation is removed as
+a whole, its joint effect takes the place of its single effects. LDS is the correlation of the predicted with the real
+drops of the target's log-probability, over the probes that remove a unit before the target. One pass per probe serves
+all targets. Only log-probabilities of the targets are needed.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from reagent.case import Floats, Ids, Mask
 from reagent.evaluation import Result, TargetResult
+from reagent.explanation import Group
 from reagent.methods.reagent_fast import MOST_STRATA
 from reagent.metrics.context import EvaluationContext
 from reagent.metrics.monte_carlo import mean_and_error
 from reagent.models.base import Model
+from reagent.removal import require_removal
 from reagent.sampling import sample_balanced
 
 if TYPE_CHECKING:  # the config imports the metrics
@@ -24,6 +29,7 @@ if TYPE_CHECKING:  # the config imports the metrics
 
 PROBES = 128
 RATIO = 0.1
+REMOVAL = "replace"
 BATCH = 32  # probes between two progress reports
 RESAMPLES = 200
 RANDOM_ATTRIBUTIONS = 64  # they need no forward passes
@@ -36,27 +42,49 @@ class LinearDatamodelingScore:
     """LDS by ranks (Spearman) and by values (Pearson)."""
 
     id: str = "lds"
-    summary: str = "correlation of the sums of effects with the real drops under random replacements"
+    summary: str = "correlation of the sums of effects with the real drops under random removals"
     higher_is_better: bool = True
     needs: str = "probabilities"
-    blind_to: str = "effects that do not add up over units; the result depends on the replacer"
+    blind_to: str = "interactions that the explanation does not report as groups; the result depends on the removal"
 
     def check(self, model: Model, config: "EvaluationConfig") -> None:
-        """Every model gives log-probabilities of targets."""
+        """Every model gives log-probabilities of targets; not every model can mask units."""
+        for removal in config.removals:
+            require_removal(model, removal, f"metric {self.id!r}")
 
     def measure(self, context: EvaluationContext) -> list[list[Result]]:
-        probes = _make_probes(context)
-        if probes is None:
-            return [[_zero_result(measure, context) for measure in MEASURES] for _ in context.explanations]
-        random = {(m, t): probes.random_correlations(m, t) for m in MEASURES for t in context.targets}
-        return [
-            [probes.result(measure, e, [random[measure, t] for t in context.targets]) for measure in MEASURES]
-            for e in range(len(context.explanations))
-        ]
+        results: list[list[Result]] = [[] for _ in context.explanations]
+        settings = list(product(context.config.removals, context.config.ratios))
+        for i, (removal, ratio) in enumerate(settings):
+            probes = _make_probes(context, removal, ratio, later=len(settings) - 1 - i)
+            for measure in MEASURES:
+                for row, result in zip(results, _measure_probes(context, probes, measure, removal, ratio), strict=True):
+                    row.append(result)
+        return results
 
     def estimate_passes(self, config: "EvaluationConfig", targets: int, explanations: int) -> float:
         del targets, explanations  # one pass serves all
-        return config.probes
+        return config.probes * len(config.ratios) * len(config.removals)
+
+
+def measure_name(measure: str, removal: str, ratio: float) -> str:
+    """The name of a result; the usual removal and share are left out.
+
+    >>> measure_name("spearman", "replace", 0.1), measure_name("spearman", "delete", 0.3)
+    ('spearman', 'spearman_delete_30')
+    """
+    return measure if (removal, ratio) == (REMOVAL, RATIO) else f"{measure}_{removal}_{round(100 * ratio, 6):g}"
+
+
+def _measure_probes(
+    context: EvaluationContext, probes: "_Probes | None", measure: str, removal: str, ratio: float
+) -> list[Result]:
+    """One result for each explanation."""
+    name = measure_name(measure, removal, ratio)
+    if probes is None:
+        return [_zero_result(name, context) for _ in context.explanations]
+    random = [probes.random_correlations(measure, t) for t in context.targets]
+    return [probes.result(measure, name, e, random) for e in range(len(context.explanations))]
 
 
 class _RandomCorrelations(NamedTuple):
@@ -75,39 +103,54 @@ class _RandomCorrelations(NamedTuple):
         return mean, float(np.hypot(error, self.by_resample.std(ddof=1)))
 
 
-def _make_probes(context: EvaluationContext) -> "_Probes | None":
-    """Replace blocks of units and run the model; None if no unit can be replaced."""
-    table, config = context.proposals, context.config
-    free = np.flatnonzero(table.replaceable[: context.units_before(max(context.targets))])
+def _make_probes(context: EvaluationContext, removal: str, ratio: float, later: int) -> "_Probes | None":
+    """Remove random units and run the model; None if no unit can be removed. `later` calls like this follow."""
+    remover, config = context.remover(removal, context.case), context.config
+    free = remover.free[remover.free < context.units_before(max(context.targets))]
     if not len(free):
         return None
-    block = max(1, round(config.ratio * len(free)))
-    strata = table.strata(MOST_STRATA)[free]
-    replaced, uniform = sample_balanced(len(free), block, config.probes, strata, context.rng("probes"))
-    texts = table.apply(replaced, table.choose(uniform, free), free)
+    strata = context.proposals.strata(MOST_STRATA)[free] if removal == "replace" else 1
+    removed, numbers = _sample(len(free), ratio, config.probes, strata, context.rng("probes"))
+    # Units that no measured target can see are never removed.
+    rest = ((0, 0), (0, len(remover.free) - len(free)))
+    marked: Mask = np.pad(removed, rest)
+    uniform: Floats = np.pad(numbers, rest)
     drops = []
     for begin in range(0, config.probes, BATCH):
-        values = context.case.score_outputs(context.model, texts[begin : begin + BATCH]).value
+        values = remover.score(marked[begin : begin + BATCH], uniform[begin : begin + BATCH]).value
         drops.append(context.case.values - values)
-        context.progress.advance(len(values), max(0, config.probes - begin - BATCH))
-    return _Probes(context, free, replaced, np.concatenate(drops))
+        remaining = max(0, config.probes - begin - BATCH) + later * config.probes
+        context.progress.advance(len(values), remaining)
+    return _Probes(context, free, removed, np.concatenate(drops))
+
+
+def _sample(size: int, ratio: float, probes: int, strata: Ids | int, rng: np.random.Generator) -> tuple[Mask, Floats]:
+    """Which units each probe removes, and the numbers that choose candidates; [probes, size].
+
+    Balanced blocks must divide the units. For large shares they would have the wrong size: of 30 %, a quarter.
+    """
+    block = max(1, round(ratio * size))
+    if ratio <= RATIO:
+        return sample_balanced(size, block, probes, strata, rng)
+    order = rng.random((probes, size)).argsort(axis=1)
+    return order.argsort(axis=1) < block, rng.random((probes, size))
 
 
 @dataclass(frozen=True)
 class _Probes:
-    """Which units each probe replaced, and the drop that this caused at each output unit."""
+    """Which units each probe removed, and the drop that this caused at each output unit."""
 
     context: EvaluationContext
     free: Ids
-    replaced: Mask  # [probes, free units]
+    removed: Mask  # [probes, free units]
     drop: Floats  # [probes, outputs]
 
-    def result(self, measure: str, explanation: int, random: list[_RandomCorrelations]) -> Result:
+    def result(self, measure: str, name: str, explanation: int, random: list[_RandomCorrelations]) -> Result:
         by_ranks = measure == "spearman"
         targets, resamples = [], []
         for t, random_at_t in zip(self.context.targets, random, strict=True):
             relevant, real = self._relevant(t), self.drop[:, t]
-            predicted = self._predict(t, self.context.effects(t)[[explanation]])[0]
+            predicted = self._predict(t, self.context.effects(t)[[explanation]])[0] + self._surplus(t, explanation)
             value, flat = correlation(predicted[relevant], real[relevant], by_ranks)
             again = np.array([correlation(predicted[i], real[i], by_ranks)[0] for i in self._resample(relevant)])
             flags = ("nothing_to_replace",) if not relevant.any() else ("constant",) if flat else ()
@@ -115,7 +158,7 @@ class _Probes:
             resamples.append(again)
         return Result(
             "lds",
-            measure,
+            name,
             True,
             float(np.mean([target.value for target in targets])),
             float(np.mean(resamples, axis=0).std(ddof=1)),  # the same probes serve all targets
@@ -137,18 +180,41 @@ class _Probes:
         return int(np.searchsorted(self.free, self.context.units_before(t)))
 
     def _relevant(self, t: int) -> Mask:
-        """Which probes replaced a unit before target `t`; in the others both drops are 0."""
-        return np.asarray(self.replaced[:, : self._count_before(t)].any(1))
+        """Which probes removed a unit before target `t`; in the others both drops are 0."""
+        return np.asarray(self.removed[:, : self._count_before(t)].any(1))
 
     def _predict(self, t: int, rows: Floats) -> Floats:
-        """Sums of effects of the replaced units before the target; [rows, probes]."""
+        """Sums of effects of the removed units before the target; [rows, probes]."""
         n = self._count_before(t)
-        return np.asarray(rows[:, self.free[:n]] @ self.replaced[:, :n].T)
+        return np.asarray(rows[:, self.free[:n]] @ self.removed[:, :n].T)
+
+    def _surplus(self, t: int, explanation: int) -> Floats:
+        """The part of the predicted drop that groups add to the sums of effects; 0 for a method without effects."""
+        why = self.context.explanations[explanation]
+        return group_surplus(() if why.effects is None else why[t].groups, self.free, self.removed)
 
     def _resample(self, relevant: Mask) -> list[Ids]:
         """Bootstrap samples of the probes, the same for every target and explanation."""
         indices = self.context.rng("bootstrap").integers(len(relevant), size=(RESAMPLES, len(relevant)))
         return [row[relevant[row]] for row in indices]
+
+
+def group_surplus(groups: Sequence[Group], free: Ids, removed: Mask) -> Floats:
+    """Joint effects minus single effects of the groups that each probe removes as a whole; [probes].
+
+    A group inside a larger one that is also removed does not count: the joint effect of the larger one includes it.
+
+    >>> pair = Group(units=(0, 2), kind="redundant", effect=3.0, stderr=None, single=0.5)
+    >>> group_surplus([pair], np.array([0, 1, 2]), np.array([[True, False, True], [True, True, False]])).tolist()
+    [2.5, 0.0]
+    """
+    removable = [group for group in groups if np.isin(group.units, free).all()]
+    whole = {group: removed[:, np.isin(free, group.units)].all(1) for group in removable}
+    total = np.zeros(len(removed))
+    for group, complete in whole.items():
+        larger = [mask for other, mask in whole.items() if set(group.units) < set(other.units)]
+        total += (complete & ~np.any([*larger, np.zeros_like(complete)], axis=0)) * (group.effect - group.single)
+    return total
 
 
 def correlation(x: Floats, y: Floats, by_ranks: bool) -> tuple[float, bool]:

@@ -1,13 +1,17 @@
-"""Comprehensiveness and sufficiency by replacement: the perturbed text is still text that the model might read.
+"""Comprehensiveness and sufficiency by removal: the important units are removed, or all others.
 
-    comprehensiveness: the top 5, 10, 20, 30, 50 % of the units are replaced. A large change is good: the important
+    comprehensiveness: the top 5, 10, 20, 30, 50 % of the units are removed. A large change is good: the important
                        units were needed.
-    sufficiency:       all other units are replaced. A small change is good: the important units are sufficient.
+    sufficiency:       all other units are removed. A small change is good: the important units are sufficient.
 
-There are two measures of change: the Hellinger distance between next-token distributions, if the model gives them, and
-the drop in the target's log-probability in nats (of its log-odds, in a contrast), which every model gives. The value is
-the area over the curve, the mean over the five shares. Equal scores are ordered by their effects, then at random, anew
-in every draw. The replacements of a draw are the same for all shares, explanations and targets.
+Units are removed by replacement, so that the text is still one that the model might read, or by deletion. There are two
+measures of change: the drop in the target's log-probability in nats (of its log-odds, in a contrast), which every model
+gives, and the Hellinger distance between next-token distributions, for replacement, if the model gives them. The value
+is the area over the curve, the mean over the five shares. Equal scores are ordered by their effects, then at random,
+anew in every draw. The replacements of a draw are the same for all shares, explanations and targets.
+
+For comprehensiveness, the members of a redundant group follow its best member in the ranking: a fact that is stated
+twice is removed only if both mentions are. For sufficiency the ranking stays as it is, since one member is enough.
 """
 
 from collections.abc import Sequence
@@ -19,6 +23,7 @@ import numpy as np
 
 from reagent.case import Case, Floats, Ids, Mask
 from reagent.evaluation import Result
+from reagent.explanation import Group
 from reagent.metrics.base import results_of
 from reagent.metrics.context import EvaluationContext
 from reagent.metrics.hellinger import distances
@@ -31,35 +36,43 @@ from reagent.metrics.monte_carlo import (
     summarize,
 )
 from reagent.models.base import HasDistributions, Model, find_distributions
+from reagent.removal import Remover, require_removal
 
 if TYPE_CHECKING:  # the config imports the metrics
     from reagent.metrics.config import EvaluationConfig
 
 SHARES = (0.05, 0.1, 0.2, 0.3, 0.5)
 BUDGET = DrawBudget(round_size=16, maximum=256)
-BLACK_BOX_BUDGET = DrawBudget(fixed=32)  # nats have no scale on which a standard error of 0.01 would be small
+NATS_BUDGET = DrawBudget(fixed=32)  # nats have no scale on which a standard error of 0.01 would be small
 
 
 @dataclass(frozen=True)
 class ReplacementMetric:
-    """One of the two replacement metrics; they share the texts that both need."""
+    """One of the two metrics; they share the texts that both need."""
 
     id: str
     summary: str
-    replaces_top: bool  # the most important units, or all others
+    removes_top: bool  # the most important units, or all others
     higher_is_better: bool
     needs: str = "probabilities"
-    blind_to: str = "it sees the ranking only, not the size of the scores; the result depends on the replacer"
+    blind_to: str = "it sees the ranking only, not the size of the scores; the result depends on the removal"
 
     def check(self, model: Model, config: "EvaluationConfig") -> None:
-        """Every model gives the drop in nats."""
+        """Every model gives the drop in nats; not every model can mask units."""
+        for removal in config.removals:
+            require_removal(model, removal, f"metric {self.id!r}")
 
     def measure(self, context: EvaluationContext) -> list[list[Result]]:
         names = context.requested(REPLACEMENT_METRICS)
-        return results_of(self.id, context.shared("replacement", lambda: measure_replacement(context, names)))
+        return results_of(self.id, context.shared("replacement", lambda: measure_all_removals(context, names)))
 
     def estimate_passes(self, config: "EvaluationConfig", targets: int, explanations: int) -> float:
-        return targets * (config.draws or TYPICAL_DRAWS) * len(SHARES) * (explanations + 1)
+        replaces = "replace" in config.removals
+        others = len(config.removals) - replaces
+        draws = replaces * (config.draws or TYPICAL_DRAWS) * (explanations + 1)
+        # Without replacements only random attributions and ties differ between draws.
+        draws += others * ((config.draws or NATS_BUDGET.limit) + explanations)
+        return targets * draws * len(SHARES)
 
 
 REPLACEMENT_METRICS = {
@@ -67,14 +80,14 @@ REPLACEMENT_METRICS = {
     for metric in (
         ReplacementMetric(
             "comprehensiveness",
-            "how much changes when the most important units are replaced",
-            replaces_top=True,
+            "how much changes when the most important units are removed",
+            removes_top=True,
             higher_is_better=True,
         ),
         ReplacementMetric(
             "sufficiency",
-            "how much changes when all but the most important units are replaced",
-            replaces_top=False,
+            "how much changes when all but the most important units are removed",
+            removes_top=False,
             higher_is_better=False,
         ),
     )
@@ -83,10 +96,11 @@ REPLACEMENT_METRICS = {
 
 @dataclass(frozen=True)
 class _Target:
-    """One output unit, and the change that replacing units before it causes."""
+    """One output unit, and the change that removing units before it causes."""
 
     context: EvaluationContext
-    distributions: HasDistributions | None
+    removal: str
+    distributions: HasDistributions | None  # for replacement, if the model gives them
     t: int
 
     @cached_property
@@ -94,9 +108,13 @@ class _Target:
         return self.context.case.for_target(self.t)
 
     @cached_property
+    def remover(self) -> Remover:
+        return self.context.remover(self.removal, self.case)
+
+    @cached_property
     def free(self) -> Ids:
-        """The units before the target that have proposals."""
-        return np.flatnonzero(self.context.proposals.replaceable[: self.context.units_before(self.t)])
+        """The units before the target that can be removed."""
+        return self.remover.free
 
     @cached_property
     def reference(self) -> Floats:
@@ -104,10 +122,12 @@ class _Target:
         assert self.distributions is not None
         return np.asarray(self.distributions.after_tokens(self.case.ids[None], self.case.positions)[0])
 
-    def replaced(self, key: AttributionKey, draws: range) -> Mask:
-        """Which free units are replaced; [draws, shares, free units]."""
+    def removed(self, key: AttributionKey, draws: range) -> Mask:
+        """Which free units are removed; [draws, shares, free units]."""
         context, t = self.context, self.t
+        removes_top = REPLACEMENT_METRICS[key.metric].removes_top
         chance = context.rng("ties", t).random((draws.stop, context.units_before(t)))[draws.start :]
+        groups: Sequence[Group] = ()
         if key.explanation is None:
             scores = context.random_scores(t, draws.stop)[draws.start :]
             effects = np.zeros(scores.shape)
@@ -115,28 +135,36 @@ class _Target:
             scores, effects = (
                 np.broadcast_to(rows[key.explanation], chance.shape) for rows in (context.scores(t), context.effects(t))
             )
+            groups = context.explanations[key.explanation][t].groups
         order = np.lexsort((chance[:, self.free], -effects[:, self.free], -scores[:, self.free]))
+        if removes_top:
+            order = keep_groups_together(order, groups, self.free)
         rank = np.argsort(order, axis=-1)  # [draws, free units]
         top = rank[:, None] < np.array([count_units(share, len(self.free)) for share in SHARES])[:, None]
-        return np.asarray(top if REPLACEMENT_METRICS[key.metric].replaces_top else ~top)
+        return np.asarray(top if removes_top else ~top)
 
-    def changes(self, replaced: Mask, draws: range) -> Floats:
+    def changes(self, removed: Mask, draws: range) -> Floats:
         """The change in each measure; [..., draws, shares, free units] → [..., draws, shares, measures]."""
+        rows = removed.reshape(-1, removed.shape[-1])
+        if self.removal != "replace":
+            changes = self._drop(self.remover.score(rows).value)
+            return changes.reshape(*removed.shape[:-1], -1)
         table = self.context.proposals
         uniform = self.context.rng("replacement").random((draws.stop, len(table.weights)))[draws.start :]
         columns = table.choose(uniform[:, self.free], self.free)[:, None]  # [draws, 1, free units]
-        columns = np.broadcast_to(columns, replaced.shape)
-        size = replaced.shape[-1]
-        texts = table.apply(replaced.reshape(-1, size), columns.reshape(-1, size), self.free)
+        columns = np.broadcast_to(columns, removed.shape).reshape(rows.shape)
+        texts = table.apply(rows, columns, self.free)
         # Shares and explanations often replace the same units: the model reads every text once.
         unique, inverse = np.unique(texts[:, : len(self.case.ids)], axis=0, return_inverse=True)
-        return self._measure_texts(unique)[inverse.reshape(-1)].reshape(*replaced.shape[:-1], -1)
+        return self._measure_texts(unique)[inverse.reshape(-1)].reshape(*removed.shape[:-1], -1)
+
+    def _drop(self, values: Floats) -> Floats:
+        return np.asarray(self.context.case.values[self.t] - values)
 
     def _measure_texts(self, texts: Ids) -> Floats:
         """The Hellinger distance, if there are distributions, and the drop in nats; [texts, measures]."""
         if self.distributions is None:
-            before = self.context.case.values[self.t]
-            return np.asarray(before - self.case.score_outputs(self.context.model, texts).value)
+            return self._drop(self.case.score_outputs(self.context.model, texts).value)
         targets, positions = self.case.targets, self.case.positions
         # The last position is that of a contrast, which is not part of the text.
         outputs = len(self.case.ids) - int(self.case.unit_starts[len(self.case.input)])
@@ -160,12 +188,51 @@ def count_units(share: float, units: int) -> int:
     return max(1, round(share * units))
 
 
-def measure_replacement(context: EvaluationContext, names: Sequence[str]) -> list[list[Result]]:
-    """The metrics `names` of REPLACEMENT_METRICS for every explanation, in each measure that the model allows."""
-    distributions = find_distributions(context.model)
+def keep_groups_together(order: Ids, groups: Sequence[Group], free: Ids) -> Ids:
+    """The ranking in which the members of each redundant group directly follow its best member; [draws, free units].
+
+    >>> pair = Group(units=(3, 5), kind="redundant", effect=3.0, stderr=None, single=0.5)
+    >>> keep_groups_together(np.array([[1, 0, 2]]), [pair], np.array([3, 4, 5])).tolist()
+    [[1, 0, 2]]
+    >>> keep_groups_together(np.array([[0, 1, 2]]), [pair], np.array([3, 4, 5])).tolist()
+    [[0, 2, 1]]
+    """
+    redundant = [np.flatnonzero(np.isin(free, group.units)).tolist() for group in groups if group.kind == "redundant"]
+    if not redundant:
+        return order
+
+    def rearrange(row: Sequence[int]) -> list[int]:
+        placed: list[int] = []
+        for unit in row:
+            if unit not in placed:
+                partners = {partner for members in redundant if unit in members for partner in members}
+                placed += [unit, *(other for other in row if other in partners - {unit, *placed})]
+        return placed
+
+    return np.array([rearrange(row) for row in order.tolist()])
+
+
+def measure_all_removals(context: EvaluationContext, names: Sequence[str]) -> list[list[Result]]:
+    """The metrics `names` of REPLACEMENT_METRICS for every explanation, by each removal of the config."""
+    by_removal = [measure_removal(context, names, removal) for removal in context.config.removals]
+    return [[result for results in rows for result in results] for rows in zip(*by_removal, strict=True)]
+
+
+def measure_name(measure: str, removal: str) -> str:
+    """The name of a result; that of replacement is the plain one.
+
+    >>> measure_name("nats", "replace"), measure_name("nats", "delete")
+    ('nats', 'nats_delete')
+    """
+    return measure if removal == "replace" else f"{measure}_{removal}"
+
+
+def measure_removal(context: EvaluationContext, names: Sequence[str], removal: str) -> list[list[Result]]:
+    """The metrics `names` for every explanation, in each measure that the model and the removal allow."""
+    distributions = find_distributions(context.model) if removal == "replace" else None
     measures = ("nats",) if distributions is None else ("hellinger", "nats")
-    budget = (BLACK_BOX_BUDGET if distributions is None else BUDGET).with_fixed(context.config.draws)
-    targets = {t: _Target(context, distributions, t) for t in context.targets}
+    budget = (NATS_BUDGET if distributions is None else BUDGET).with_fixed(context.config.draws)
+    targets = {t: _Target(context, removal, distributions, t) for t in context.targets}
     empty = [t for t, target in targets.items() if not len(target.free)]
     samples = make_samples(names, len(context.explanations), slice(len(SHARES)), empty)
 
@@ -174,7 +241,7 @@ def measure_replacement(context: EvaluationContext, names: Sequence[str]) -> lis
         if t in empty:
             changes = np.zeros((len(keys), len(draws), len(SHARES), len(measures)))
         else:
-            changes = targets[t].changes(np.stack([targets[t].replaced(key, draws) for key in keys]), draws)
+            changes = targets[t].changes(np.stack([targets[t].removed(key, draws) for key in keys]), draws)
         remaining = budget.remaining(context.targets, t, draws) * len(keys) * len(SHARES)
         context.progress.advance(passes, remaining - passes)
         return list(changes.swapaxes(2, 3).reshape(len(keys), len(draws), -1))  # columns: by measure, then by share
@@ -185,7 +252,7 @@ def measure_replacement(context: EvaluationContext, names: Sequence[str]) -> lis
             summarize(
                 samples,
                 AttributionKey(name, e),
-                measure,
+                measure_name(measure, removal),
                 REPLACEMENT_METRICS[name].higher_is_better,
                 slice(m * len(SHARES), (m + 1) * len(SHARES)),
                 SHARES,

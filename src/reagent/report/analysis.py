@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from reagent.evaluation import Result
 from reagent.metrics import METRICS
 from reagent.metrics.statistics import Comparison, adjust, compare
-from reagent.report.load import AT_GREEDY_LENGTH, CellSummary, MetricKey, Run
+from reagent.report.load import AT_GREEDY_LENGTH, CellSummary, MetricKey, Run, natural_key
 from reagent.report.paper_results import PaperLogRatio, load_full_results, paper_model
 
 RESAMPLES = 2_000  # a full study has thousands of intervals
@@ -157,7 +157,7 @@ def compare_with_random(run: Run) -> list[EntryResult]:
 
 
 def preferred_measures(results: Iterable[EntryResult]) -> dict[str, str]:
-    """The metrics of these results, each with the measure to show. A measure of whole distributions comes first."""
+    """The metrics of these results, each with the measure to show; data files contain all of them."""
     measures: dict[str, list[str]] = defaultdict(list)
     for result in results:
         measures[result.comparison.metric].append(result.comparison.measure)
@@ -252,7 +252,16 @@ def _average_seeds(results: Sequence[Result]) -> Result:
 
 
 def _preferred(measures: Sequence[str]) -> str:
-    return next((name for name in ("hellinger", "nats", "spearman", "found") if name in measures), measures[0])
+    """A measure of whole distributions comes first, and the plain name before those of other removals and shares.
+
+    >>> _preferred(["nats", "hellinger", "nats_delete"]), _preferred(["pearson_delete_50", "spearman_delete_50"])
+    ('hellinger', 'spearman_delete_50')
+    """
+    for quantity in ("hellinger", "nats", "spearman", "found"):
+        names = [name for name in measures if name.partition("_")[0] == quantity]
+        if names:
+            return min(names, key=natural_key)
+    return measures[0]
 
 
 def _metric_order(name: str) -> int:

@@ -1,5 +1,6 @@
 """An evaluation in the terminal: each metric with its direction, its standard error and the random baseline."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
@@ -13,6 +14,7 @@ from reagent.views.terminal import print_parts
 from reagent.views.text import mark_whitespace, sanitize, shorten
 
 MEASURES = {"hellinger": "Hellinger", "spearman": "Spearman", "pearson": "Pearson"}
+_BY_REMOVAL = re.compile(r"(?P<quantity>[a-z]+)_(?P<removal>delete|mask|replace)(_(?P<percent>[\d.]+))?")
 NAME_LENGTH = 48
 LEGEND = (
     "± standard error: the variation between seeds",
@@ -64,13 +66,26 @@ def _table(results: Sequence[Result]) -> Table:
     for result in results:
         table.add_row(
             Text(sanitize(result.metric) + (" !" if result.flags else "")),
-            MEASURES.get(result.measure, sanitize(result.measure)),
+            _describe_measure(result.measure),
             "higher" if result.higher_is_better else "lower",
             _format_number(result.value, result.stderr),
             _format_number(result.random, result.random_stderr),
             "–" if result.ratio is None else f"{result.ratio:.1f}",
         )
     return table
+
+
+def _describe_measure(name: str) -> str:
+    """The quantity, and the removal and the share if they are not the usual ones.
+
+    >>> _describe_measure("spearman"), _describe_measure("spearman_delete_30"), _describe_measure("nats_delete")
+    ('Spearman', 'Spearman, delete 30 %', 'nats, delete')
+    """
+    parts = _BY_REMOVAL.fullmatch(name)
+    if parts is None:
+        return MEASURES.get(name, sanitize(name))
+    share = f" {parts['percent']} %" if parts["percent"] else ""
+    return f"{MEASURES.get(parts['quantity'], parts['quantity'])}, {parts['removal']}{share}"
 
 
 def _format_number(value: float, stderr: float) -> str:
