@@ -28,8 +28,9 @@ FLAGS = {
     "0 by definition, and excluded from the mean over targets",
     "too_few_positive": "too few scores are above zero to select the share π: all of them are selected",
     "tied": "more than the share π have the highest score: each of them is selected with the same smaller probability",
-    "constant": "the explanation predicts the same for every replacement: a correlation of 0 by definition",
-    "nothing_to_replace": "the replacer has no proposal for anything before the target: 0 by definition",
+    "constant": "the explanation predicts the same for every removal: a correlation of 0 by definition",
+    "nothing_to_replace": "nothing before the target can be removed, because it is protected or the replacer has no "
+    "proposal: 0 by definition",
 }
 
 Flags = tuple[Annotated[str, JsonSchema(enum=list(FLAGS))], ...]

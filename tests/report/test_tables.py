@@ -186,8 +186,11 @@ def test_tables_show_the_usual_measures_and_data_files_have_all() -> None:
     assert {r["measure"] for r in table.records} == {"spearman", "pearson", "spearman_delete_50"}  # type: ignore[union-attr]
     assert preferred_measures(results) == {"comprehensiveness": "hellinger", "lds": "spearman", "ante": "found"}
     assert {(r["metric"], r["measure"]) for r in value_records(run)} == {
-        *((r.metric, r.measure) for r in extra), ("lds", "spearman"), ("ante", "found"), ("comprehensiveness", "hellinger")
-    }  # fmt: skip
+        *((r.metric, r.measure) for r in extra),
+        ("lds", "spearman"),
+        ("ante", "found"),
+        ("comprehensiveness", "hellinger"),
+    }
 
 
 # --- the paper ---
