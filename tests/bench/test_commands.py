@@ -78,7 +78,7 @@ def test_prompts_in_bulk_can_be_measured(call, tiny_folder: Path, tmp_path: Path
     words = ("--model", tiny_folder, "--method", "attention", "--metrics", "ante,lds", "--quiet")
     assert call("bench", "explain", prompts, "--out", out, *words) == (0, "", "")
     (cell,) = table(out).values()
-    assert [result["metric"] for result in cell["numbers"][0]] == ["ante", "lds", "lds"]
+    assert [result["metric"] for result in cell["numbers"][0]] == ["ante", "ante", "lds", "lds"]
 
 
 def test_shards_join_to_the_whole(call, small: Suite, results: Path, tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ config.py          EvaluationConfig: the validated request of an evaluation
 context.py         EvaluationContext: everything that a metric needs to measure explanations of one text
 explained_case.py  the case of an explanation, rebuilt for the model that evaluates it
 soft.py            `soft_ns`, `soft_nc`, `pi_soft_ns`, `pi_soft_nc`: embedding elements removed at random
-replacement.py     `comprehensiveness`, `sufficiency`: units replaced
-lds.py             `lds`: whether effects predict the drops under random replacements
+replacement.py     `comprehensiveness`, `sufficiency`: units removed, by replacement or deletion
+lds.py             `lds`: whether effects and groups predict the drops under random removals
 rationale.py       `ante`, `no_d`: comparison with annotations by people
 hellinger.py       the distance between distributions
 monte_carlo.py     from values of single draws to results with standard errors
