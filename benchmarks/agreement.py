@@ -27,9 +27,9 @@ from prompts import LENGTHS
 
 import reagent
 from reagent.case import Case, Floats, Ids, Mask, TargetScores
-from reagent.methods import reagent_fast
+from reagent.methods import leave_one_out
 from reagent.methods.effects import Design, Effects
-from reagent.methods.reagent_fast import ReagentFast
+from reagent.methods.leave_one_out import LeaveOneOut
 from reagent.methods.reagent_paper import gain
 from reagent.models.base import Model
 from reagent.replacers import make_replacer
@@ -41,7 +41,7 @@ REFERENCE = 4096
 RUNS, INTERVALS = 4, 256  # runs of the preset per prompt: at least RUNS, and more if the prompt has few tokens
 MIN_TAIL = 7  # tokens after the last fork of the reference probes, at least
 BATCH_ROWS = 64  # of the reference probes
-reagent_fast.BATCH = REFERENCE  # no partial results are needed, and larger batches share longer prefixes
+leave_one_out.BATCH = REFERENCE  # no partial results are needed, and larger batches share longer prefixes
 
 
 class Bench:
@@ -85,7 +85,7 @@ class Bench:
 
     def fast(self, probes: int, seed: int) -> Effects:
         """The effects of the preset `fast` with a fixed number of probes."""
-        attribution = ReagentFast(probes=probes).attribute(
+        attribution = LeaveOneOut(probes=probes).attribute(
             _CachedModel(self), self.case, self.table, np.random.default_rng([seed, 1])
         )
         assert attribution.effects is not None

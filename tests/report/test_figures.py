@@ -5,7 +5,7 @@ import math
 import pytest
 
 from reagent.bench.records import Cell
-from reagent.methods.reagent_fast import ReagentFast
+from reagent.methods.leave_one_out import LeaveOneOut
 from reagent.report.analysis import SOFT, EntryResult, compare_with_random
 from reagent.report.contents import Figure, Missing, Table, file_stem
 from reagent.report.examples import load_examples
@@ -103,7 +103,7 @@ def test_probes_of_the_fast_preset_are_a_curve_too(canvases: list[Canvas]) -> No
             3,
             [{"soft_nc": (0.2, 0.1)}] * 3,
             label=f"fast {n}",
-            settings={"preset": "fast", "probes": n, "ratio": ReagentFast(probes=n).share_replaced},  # follows from n
+            settings={"preset": "fast", "probes": n, "ratio": LeaveOneOut(probes=n).share_replaced},  # follows from n
         )
     ]
     assert not any(isinstance(part, Missing) for part in convergence_parts(*numbers([*curve("self", 0.01), *fast])))

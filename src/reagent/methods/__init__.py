@@ -3,7 +3,12 @@
 base.py            what a method is given and what it returns
 registry.py        the methods by their ids, with presets; methods of installed packages
 reagent_paper.py   ReAGent as published
-reagent_fast.py    ReAGent with shared, balanced probes and standard errors
+reagent_fast.py    ReAGent from random removal, single and joint effects, and a test of sufficiency
+probe_set.py       all probes of one explanation
+surrogate.py       a sparse model of the drops: effects, Shapley values, standard errors
+redundancy.py      groups of units that act together
+importance_order.py  the order of importance, measured
+leave_one_out.py   single effects of replacement from shared, balanced probes
 effects.py         single effects and their standard errors from probes
 lime.py            local linear models
 occlusion.py       one unit at a time
@@ -25,6 +30,7 @@ from reagent.methods.base import Attribution, Method, Progress, ProgressCallback
 from reagent.methods.exact import Exact
 from reagent.methods.gradients import GradientShap, InputXGradient, IntegratedGradients
 from reagent.methods.greedy import Greedy
+from reagent.methods.leave_one_out import LeaveOneOut
 from reagent.methods.lime import Lime
 from reagent.methods.occlusion import Occlusion
 from reagent.methods.random import RandomScores
@@ -51,6 +57,7 @@ __all__ = [
     "Greedy",
     "InputXGradient",
     "IntegratedGradients",
+    "LeaveOneOut",
     "Lime",
     "Method",
     "MethodInfo",

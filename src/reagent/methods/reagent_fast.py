@@ -1,69 +1,79 @@
-"""ReAGent, preset `fast`: effects with standard errors, from probes shared by all output tokens.
+"""ReAGent, preset `fast`: what the answer rests on, from probes shared by all output tokens.
 
-The published update is a sum over the steps in which a token happened to be replaced. Four changes follow:
+The published method replaces random sets of tokens and stops when the tokens called important are sufficient. The fast
+preset keeps both ideas, and adds the measurements that tell *how* the tokens matter:
 
-- The order of the steps does not matter, so probes are drawn in advance and scored in large batches.
-- How often a token is replaced is noise, and so is what else is replaced with it. Sampling is therefore balanced: each
-  round replaces every token once, in blocks as small as the number of probes allows, and no candidate of a token is
-  used twice before all were used once. If blocks are single tokens, further probes after three replicates of each
-  token go to the tokens with the largest remaining variance.
-- The published sum grows with the number of steps. The effect of a token does not: it is the drop in log-probability
-  of the target when the token is replaced. It is much closer to additive over tokens than the published response.
-- One pass over prompt and continuation perturbs the context of every output token at once.
+1. Random removal. Each probe removes a large random share of the units; a sparse model (surrogate.py) is fitted to the
+   drops in log-probability. This finds facts, also those that the prompt states several times, with a number of
+   probes that grows with the number of causes and with log n. It is the estimator of ContextCite (Cohen-Wang et al.,
+   2024) with mixed shares and a Bayesian fit. Units near the output are removed less often, because a text that no
+   longer asks the question tells nothing about its facts.
+2. Single effects. Each unit that may matter is removed alone from the unchanged text (necessity).
+3. Groups. Sets of units that act together are removed jointly (redundancy.py).
+4. Order and sufficiency. The order of importance is measured from both ends (importance_order.py). The search ends when
+   the important units alone carry the answer: the published stopping condition. Otherwise it takes further probes that
+   keep these units.
+
+With at most twelve units the scores are Shapley values; all subsets are measured if the probes suffice.
 """
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from scipy.optimize import isotonic_regression
 
 from reagent.case import Case, Floats, Ids, Mask
-from reagent.errors import InputError, UnknownNameError
-from reagent.explanation import Z_95
+from reagent.errors import InputError
+from reagent.explanation import Group, Sufficiency
 from reagent.methods.base import Attribution, Progress, ProgressCallback, no_progress
-from reagent.methods.effects import Design, Effects, estimate
-from reagent.methods.normalization import NORMALIZATIONS, normalize
-from reagent.methods.reagent_paper import gain
+from reagent.methods.exact import MAX_UNITS as FEW_UNITS
+from reagent.methods.exact import all_subsets, games_of_targets, shapley_values
+from reagent.methods.importance_order import ImportanceOrder, order_units
+from reagent.methods.normalization import normalize
+from reagent.methods.probe_set import ProbeSet
+from reagent.methods.redundancy import FoundGroup, Requests, find_complementary, find_redundant
+from reagent.methods.surrogate import Surrogate
 from reagent.models.base import Model
+from reagent.removal import check_removal, make_remover, require_removal
 from reagent.replacers.base import Proposals
-from reagent.sampling import BalancedSampler
 from reagent.validation import check_integer, check_range
 
-BATCH, MIN_BATCH = 32, 16  # probes scored at once
-REPLICATES = 6  # per token, over all probes; more would need larger blocks, which add noise
-MAX_BLOCK_SHARE = 0.1  # of the tokens, even with few probes
-MIN_REPLICATES = 3  # per token, before the ranking is tested: a single candidate may happen to have no effect
-SNAPSHOTS = tuple(16 * 2**k for k in range(16))  # numbers of probes after which a partial result is reported
-MOST_STRATA = 16  # for the candidates of one token
-RESPONSES = {"logprob": "nats", "g": "g"}  # response of a probe, and its unit
-NEGLIGIBLE = 0.1  # share of the largest effect: smaller differences need not be settled
+SHARES_KEPT = (0.5, 0.35, 0.2)  # of the units, in turn
+NEAR_UNITS, NEAR_KEPT = 5, 0.8  # units directly before the output, and how often a probe keeps each
+RANDOM_PROBES = 48  # for up to MANY_UNITS units …
+MORE_PROBES = 16  # … and this number more for each doubling
+MANY_UNITS = 64
+MAX_SINGLE = 48  # units removed alone; all, if there are no more
+BLOCKS = 12  # the other units are removed in this number of blocks
+SEARCH_PROBES = 40  # for groups and order of one target
+SHARED_SEARCH_PROBES = 96  # for groups and order of all targets, if there are several
+ROUND = 32  # further probes if the test fails
+KEPT_AGAIN = 0.5  # share of the other units that these keep
+IMPORTANT_SHARE, FEWEST_IMPORTANT = 0.3, 5  # of the units, in the test of sufficiency: the published share
+NEGLIGIBLE = 0.02  # a smaller score does not make a unit important
+SUFFICIENT_SHARE = 0.5  # of the answer that the important units must carry, or …
+SUFFICIENT_RANK = 3  # … the target is among that many most likely tokens, the published condition
 
 
 @dataclass(frozen=True)
 class ReagentFast:
-    """Balanced probes, effects by regression, and early stopping."""
+    """Random removal, single and joint effects, and a test of sufficiency."""
 
-    probes: int | None = None  # exact number; by default, until the top of every ranking is settled
+    probes: int | None = None  # exact number; by default, until the important units are sufficient
     max_probes: int = 256  # upper limit if `probes` is not given
-    look: int = 32  # probes between two tests of the ranking
-    ratio: float | None = None  # share of the tokens replaced in each probe; by default, see `share_replaced`
-    top: int = 3  # number of top tokens that must be separated from the rest
-    response: str = "logprob"  # or "g", the published response
+    removal: str = "delete"  # delete, mask or replace, see removal.py
 
     def __post_init__(self) -> None:
-        owner = "preset 'fast'"
-        if self.ratio is not None:
-            check_range(owner, "ratio", self.ratio, 1e-9, 1)
-        for name in ("probes", "max_probes", "look", "top"):
+        check_removal(self.removal)
+        for name in ("probes", "max_probes"):
             if getattr(self, name) is not None:
-                check_integer(owner, name, getattr(self, name), 1)
-        if self.response not in RESPONSES:
-            raise UnknownNameError("response", self.response, RESPONSES)
+                check_integer("preset 'fast'", name, getattr(self, name), 1)
 
     @property
     def info(self) -> dict[str, Any]:
-        return {**asdict(self), "ratio": self.share_replaced, "scores": NORMALIZATIONS["positive"]}
+        return {**asdict(self), "scores": "measured order of importance; Shapley values for few units"}
 
     @property
     def budget(self) -> int:
@@ -71,18 +81,18 @@ class ReagentFast:
         return self.probes or self.max_probes
 
     @property
-    def share_replaced(self) -> float:
-        """Share of the tokens that a probe replaces; by default, as needed for `REPLICATES` replicates per token.
+    def replaces(self) -> bool:
+        """Whether the method needs a replacer."""
+        return self.removal == "replace"
 
-        >>> [fast.share_replaced for fast in (ReagentFast(probes=32), ReagentFast(probes=120), ReagentFast(ratio=0.3))]
-        [0.1, 0.05, 0.3]
-        """
-        return min(MAX_BLOCK_SHARE, REPLICATES / self.budget) if self.ratio is None else self.ratio
+    def check(self, model: Model) -> None:
+        require_removal(model, self.removal, "preset 'fast'")
 
-    def block_size(self, tokens: int) -> int:
-        """Number of tokens that a probe replaces; by default, large enough for one replicate of every token."""
-        one_round = -(-tokens // self.budget) if self.ratio is None else 1
-        return max(1, one_round, round(self.share_replaced * tokens))
+    def for_level(self, level: int, levels: int) -> "ReagentFast":
+        """The same method with its share of the probes, for one of several levels."""
+        if self.probes and self.probes < levels:
+            raise InputError(f"{levels} levels need at least {levels} probes, got {self.probes}")
+        return replace(self, probes=self.probes and max(1, (self.probes + level) // levels))
 
     def attribute(
         self,
@@ -92,154 +102,298 @@ class ReagentFast:
         rng: np.random.Generator,
         on_progress: ProgressCallback = no_progress,
     ) -> Attribution:
-        """Explain all output tokens with the same probes."""
-        total = self.budget
-        free = np.flatnonzero(proposals.replaceable[:-1])  # the last output token precedes no target
-        exhausted_after = proposals.exhausted_after(MOST_STRATA)[free]
-        sampler = BalancedSampler(len(free), self.block_size(len(free)), proposals.strata(MOST_STRATA)[free], rng)
-        adaptive = self.ratio is None and sampler.round_length == len(free)  # blocks are single tokens
-        first_test = _round_up_to_batches(MIN_REPLICATES * sampler.round_length)
-        design = Design.empty(proposals.normalised[free], proposals.sampling_variance[free])
-        regressions = _Regressions(case, free, design)
-        responses, effects = np.empty((0, len(case.output))), list[Effects]()
-        for stop in self._checkpoints(first_test):
-            count = stop - len(responses)
-            if adaptive and len(responses) >= first_test:
-                variance = regressions.reducible_variance(effects)
-                replaced, uniform = sampler.next_uncertain(count, variance, exhausted_after)
-            else:
-                replaced, uniform = sampler.next_blocks(count)
-            columns = proposals.choose(uniform, free)
-            regressions = regressions.append(replaced, columns)
-            for sequences in _batches(proposals.apply(replaced, columns, free)):
-                responses = np.concatenate([responses, self._respond(model, case, sequences)])
-                if len(responses) < stop:
-                    on_progress(Progress(len(responses), total, "probes"))
-            effects = regressions.estimate_effects(responses)
-            attribution = self._attribution(regressions, effects, stop, MIN_REPLICATES * sampler.round_length)
-            if not self.probes and stop >= first_test:
-                settled = all(attribution.stopped[t] != "unsettled" for t in case.required_rows)
-                exhausted = adaptive and (sampler.replicates >= exhausted_after).all()
-                total = stop if settled or exhausted else total
-            on_progress(Progress(stop, total, "probes", partial=attribution))
-            if stop == total:
+        """Explain all output units with the same probes."""
+        remover = make_remover(self.removal, model, case, proposals)
+        probes = ProbeSet(remover, case, self.budget, rng.spawn(1)[0], on_progress)
+        search = _Search(self, probes, rng)
+        if len(probes.free):
+            search.run()
+        return search.attribution()
+
+
+@dataclass
+class _Target:
+    """What is known about one target."""
+
+    row: int
+    surrogate: Surrogate
+    single: Floats  # effect of removing each free unit alone, [units before the target]
+    single_stderr: Floats
+    shapley: tuple[Floats, Floats]  # and standard error
+    groups: list[FoundGroup] = field(default_factory=list)
+    order: ImportanceOrder = field(default_factory=ImportanceOrder)
+    sufficiency: Sufficiency | None = None
+
+    @property
+    def surplus(self) -> Floats:
+        """What each unit gets of the effects of its groups beyond the single effects."""
+        surplus = np.zeros(len(self.single))
+        for group in self.groups:
+            if group.kind == "redundant":
+                surplus[list(group.units)] += max(group.surplus, 0.0) / len(group.units)
+        return surplus
+
+    @property
+    def prior(self) -> Floats:
+        """The value of each unit before the order is measured."""
+        return np.asarray((np.maximum(self.shapley[0], 0.0) + np.maximum(self.single, 0.0) + self.surplus) / 2)
+
+    @property
+    def value(self) -> Floats:
+        """The value of each unit: what its steps added, and the prior of units that were not ordered."""
+        if len(self.single) <= FEW_UNITS:
+            return self.shapley[0]
+        value, ordered = self.prior, self.order.units
+        if ordered:
+            gains = np.maximum(isotonic_regression(self.order.gains, increasing=False).x, 0.0)
+            others = np.delete(value, ordered).max(initial=0.0)
+            value = value * min(1.0, gains[-1] / others if others else 1.0) * 0.99
+            value[ordered] = gains * (1 - 1e-3 * np.arange(len(ordered)))  # equal gains keep their order
+        return value
+
+
+class _Search:
+    """The stages of one explanation."""
+
+    def __init__(self, method: ReagentFast, probes: ProbeSet, rng: np.random.Generator) -> None:
+        self.method, self.probes, self.rng = method, probes, rng
+        self.case = probes.case
+        self.units = len(probes.free)
+        self.targets: dict[int, _Target] = {}
+        self.complete = False  # all subsets were measured
+
+    @property
+    def rows(self) -> Sequence[int]:
+        """Targets that are explained and have a unit before them that can be removed."""
+        return [t for t in self.case.explained_rows if self.probes.before[t]]
+
+    def run(self) -> None:
+        if self.units <= FEW_UNITS and not self.probes.remover.is_random and 2**self.units <= self.probes.budget + 1:
+            self.probes.measure(~all_subsets(self.units))
+            self.complete = True
+        else:
+            self._remove_at_random(self._planned_random_probes())
+            self._remove_single()
+        self._estimate()
+        self._report()
+        self._search_groups_and_order(self.rows)
+        while not self.complete:
+            failed = [t for t in self.case.required_rows if t in self.targets and not self._passed(t)]
+            if self.method.probes is None and not failed:
                 break
-        return attribution
+            if not self.probes.remaining:
+                break
+            self._report()
+            if self.method.probes is None:
+                self._remove_others(failed, min(ROUND, self.probes.remaining))
+            else:
+                self._remove_at_random(self.probes.remaining)
+            before = self.probes.spent
+            self._estimate()
+            self._search_groups_and_order(failed)
+            if self.probes.spent == before and not self.probes.remaining:
+                break
 
-    def for_level(self, level: int, levels: int) -> "ReagentFast":
-        """The same method with its share of the probes, for one of several levels."""
-        if self.probes and self.probes < levels:
-            raise InputError(f"{levels} levels need at least {levels} probes, got {self.probes}")
+    # --- probes ---
 
-        def share(count: int) -> int:
-            return max(1, (count + level) // levels)
+    def _planned_random_probes(self) -> int:
+        doublings = max(0.0, np.log2(self.units / MANY_UNITS))
+        planned = RANDOM_PROBES + round(MORE_PROBES * doublings)
+        return planned if self.method.probes is None else min(planned, max(1, round(0.4 * self.method.probes)))
 
-        method = replace(self, probes=self.probes and share(self.probes), max_probes=share(self.max_probes))
-        return method if level == levels - 1 else replace(method, top=1)  # a coarse level only selects units to expand
+    def _remove_at_random(self, count: int) -> None:
+        """Probes that keep a share of the units, most of them far from the output."""
+        kept = np.resize(SHARES_KEPT, count)[:, None] * np.ones(self.units)
+        if self.units > FEW_UNITS:
+            kept[:, self._near()] = NEAR_KEPT
+        else:
+            kept = np.resize(np.arange(1, self.units) / self.units, count)[:, None] * np.ones(self.units)
+        self._measure_random(kept, count)
 
-    def _checkpoints(self, first_test: int) -> list[int]:
-        """Numbers of probes after which effects are estimated; the last is the budget.
+    def _measure_random(self, kept: Floats, count: int) -> None:
+        """Exactly `count` probes with these probabilities of keeping each unit, if there are so many subsets."""
+        goal = self.probes.spent + count
+        for _ in range(20):  # a set that was measured before is drawn again
+            missing = goal - self.probes.spent
+            if missing <= 0:
+                return
+            self.probes.measure(self.rng.random((len(kept), self.units))[:missing] >= kept[:missing])
 
-        Estimation takes longer with more probes, so later checkpoints are further apart.
+    def _near(self) -> Ids:
+        """The last units of the prompt, and all output units."""
+        prompt = int(np.searchsorted(self.probes.free, len(self.case.input)))
+        return np.arange(max(0, prompt - min(NEAR_UNITS, prompt // 6)), self.units)
 
-        >>> ReagentFast()._checkpoints(96), ReagentFast(probes=600)._checkpoints(400)
-        ([16, 32, 64, 96, 128, 160, 192, 224, 256], [16, 32, 64, 128, 256, 400, 450, 506, 569, 600])
-        """
-        checkpoints, test = [count for count in SNAPSHOTS if count < min(first_test, self.budget)], first_test
-        while test < self.budget:
-            checkpoints.append(test)
-            test += max(self.look, test // 8)
-        return [*checkpoints, self.budget]
+    def _remove_single(self) -> None:
+        """Remove units alone: all, or those that may matter; the others in blocks."""
+        limit = self.probes.remaining if self.method.probes is None else round(0.7 * self.probes.remaining)
+        limit = max(1, min(MAX_SINGLE, limit // self.probes.draws))
+        units = np.arange(self.units)
+        if self.units > limit:
+            self._estimate()
+            interest = np.zeros(self.units)
+            for target in self.targets.values():
+                value = target.shapley[0] + target.shapley[1]
+                interest[: len(value)] = np.maximum(interest[: len(value)], value / max(value.max(), 1e-9))
+            interest[self._near()] += 0.5
+            units = np.argsort(-interest, kind="stable")[:limit]
+        singles = np.array([self.probes.set_of([unit]) for unit in units])
+        self.probes.measure(singles, self.probes.draws)
+        others = np.setdiff1d(np.arange(self.units), units)
+        if len(others) and self.method.probes is None:
+            blocks = np.array_split(self.rng.permutation(others), min(BLOCKS, len(others)))
+            self.probes.measure(np.array([self.probes.set_of(block) for block in blocks]))
 
-    def _respond(self, model: Model, case: Case, sequences: Ids) -> Floats:
-        """Response of each target to each probe, [probes, targets]: drop in log-probability, or g of Eq. 6."""
-        before, after = case.values[None], case.score_outputs(model, sequences).value
-        if self.response == "logprob":
-            return np.asarray(before - after)
-        return gain(case.probability(before) - case.probability(after))
+    def _remove_others(self, rows: Sequence[int], count: int) -> None:
+        """Probes that keep the important units of a target and remove a random part of the others."""
+        share = -(-count // len(rows))
+        for t in rows:
+            target = self.targets[t]
+            kept = np.full((share, self.units), KEPT_AGAIN)
+            kept[:, self._important(target)] = 1.0
+            kept[:, self.probes.before[t] :] = 1.0
+            self._measure_random(kept, min(share, self.probes.remaining))
 
-    def _attribution(
-        self, regressions: "_Regressions", effects: list[Effects], probes: int, min_probes: int
-    ) -> Attribution:
-        too_few = self.budget == probes < min_probes
-        means = [regressions.to_row(t, e.mean) for t, e in enumerate(effects)]
-        normalized = [normalize(mean, regressions.case.protected) for mean in means]
-        stopped = ["fixed" if self.probes else "settled" if is_settled(e, self.top) else "unsettled" for e in effects]
-        if too_few:
-            stopped = ["few"] * len(effects)
+    # --- estimates ---
+
+    def _estimate(self) -> None:
+        """Fit the surrogate of every target to all probes."""
+        for t in self.rows:
+            removed, drops = self.probes.known(t)
+            known = self.targets.get(t)
+            surrogate = Surrogate.fit(removed, drops, None if known is None else known.surrogate)
+            units = removed.shape[1]
+            shapley = surrogate.shapley_values()
+            if self.complete:
+                game = games_of_targets(self._all_values(), self.case, self.probes.free)[t]
+                shapley = shapley_values(game), np.zeros(units)
+            single, stderr = surrogate.effects(np.eye(units, dtype=np.bool_))
+            for i in range(units):
+                measured = self.probes.result(self.probes.set_of([i]), t)
+                if measured is not None and np.isfinite(measured.stderr):
+                    single[i], stderr[i] = measured.drop, measured.stderr
+            target = _Target(t, surrogate, single, stderr, shapley)
+            if known is not None:
+                target.groups, target.order, target.sufficiency = known.groups, known.order, known.sufficiency
+            self.targets[t] = target
+
+    def _all_values(self) -> Floats:
+        """Minus the drop of every subset, in the order of `all_subsets`."""
+        values = np.zeros((2**self.units, len(self.case.output)))
+        index = (~self.probes.removed) @ (1 << np.arange(self.units))
+        values[index] = -self.probes.drops
+        return values
+
+    # --- groups, order, sufficiency ---
+
+    def _search_groups_and_order(self, rows: Sequence[int]) -> None:
+        """Run the searches of all targets side by side, so that their probes are scored together."""
+        if not rows:
+            return
+        allowance = self.probes.remaining
+        if self.method.probes is None:
+            allowance = min(allowance, max(SEARCH_PROBES, SHARED_SEARCH_PROBES) if len(rows) > 1 else SEARCH_PROBES)
+        searches = {t: self._search_target(self.targets[t], allowance // len(rows)) for t in rows}
+        while searches:
+            wanted: list[Mask] = []
+            for t, requests in list(searches.items()):
+                try:
+                    wanted += next(requests)
+                except StopIteration:
+                    del searches[t]
+            if wanted:
+                self.probes.measure(np.array(wanted), self.probes.draws)
+
+    def _search_target(self, target: _Target, allowance: int) -> Requests:
+        before = self.probes.spent
+        target.groups, target.order = [], ImportanceOrder()
+        if self.complete or allowance > 4:
+            yield from find_redundant(self.probes, target.row, target.single, target.shapley, target.groups)
+            yield from find_complementary(self.probes, target.row, target.single, target.groups)
+        if len(target.single) > FEW_UNITS:
+            left = max(0, allowance - min(allowance // 2, self.probes.spent - before) - 2)
+            yield from order_units(
+                self.probes, target.row, target.surrogate, target.prior, target.groups, left, target.order
+            )
+        yield from self._test_sufficiency(target)
+
+    def _important(self, target: _Target) -> list[int]:
+        """The units that the test of sufficiency keeps, the most important first."""
+        value = target.value
+        limit = max(FEWEST_IMPORTANT, round(IMPORTANT_SHARE * len(value)))
+        order = np.argsort(-value, kind="stable")[:limit]
+        total = np.maximum(value, 0.0).sum()
+        return [int(i) for i in order if total > 0 and value[i] > NEGLIGIBLE * total]
+
+    def _test_sufficiency(self, target: _Target) -> Requests:
+        units = self._important(target)
+        only, nothing = self.probes.all_but(units, target.row), self.probes.all_but((), target.row)
+        yield [only, nothing]
+        kept, total = self.probes.result(only, target.row), self.probes.result(nothing, target.row)
+        if kept is None or total is None:
+            return
+        rank = kept.rank if only.any() else None
+        passed = total.drop <= 0 or kept.drop <= SUFFICIENT_SHARE * total.drop
+        passed = passed or (rank is not None and rank < SUFFICIENT_RANK)
+        stderr = None if not np.isfinite(kept.stderr) else kept.stderr
+        positions = tuple(sorted(int(self.probes.free[i]) for i in units))
+        target.sufficiency = Sufficiency(positions, kept.drop, stderr, total.drop, rank, bool(passed))
+
+    def _passed(self, t: int) -> bool:
+        sufficiency = self.targets[t].sufficiency
+        return sufficiency is not None and sufficiency.passed
+
+    # --- the result ---
+
+    def _report(self) -> None:
+        self.probes.on_progress(
+            Progress(self.probes.spent, self.probes.total, "probes", partial=self.attribution())
+        )
+
+    def attribution(self) -> Attribution:
+        case, rows = self.case, range(len(self.case.output))
+        values = [self._row(t, "value") for t in rows]
+        normalized = [normalize(value, case.protected) for value in values]
+        spent = self.probes.spent
         return Attribution(
             scores=[scores for scores, _ in normalized],
-            effects=means,
-            stderr=[regressions.to_row(t, e.stderr) for t, e in enumerate(effects)],
-            effect_unit=RESPONSES[self.response],
-            steps=[probes] * len(effects),
-            stopped=[
-                "flat" if flat and not too_few else reason
-                for (_, flat), reason in zip(normalized, stopped, strict=True)
-            ],
+            effects=[self._row(t, "single") for t in rows],
+            stderr=[self._row(t, "single_stderr") for t in rows],
+            effect_unit="nats",
+            groups=[self._groups(t) for t in rows],
+            sufficiency=[self.targets[t].sufficiency if t in self.targets else None for t in rows],
+            steps=[spent] * len(case.output),
+            stopped=[self._stopped(t, flat) for t, (_, flat) in zip(rows, normalized, strict=True)],
             runs=[],
-            probes=probes,
+            probes=spent,
             stopping_tests=0,
         )
 
-
-@dataclass(frozen=True)
-class _Regressions:
-    """One regression per target, all with the same probes. Target t sees only the tokens before it."""
-
-    case: Case
-    free: Ids  # units that can be replaced: the tokens of the design
-    design: Design
-
-    def append(self, replaced: Mask, column: Ids) -> "_Regressions":
-        """The regressions with further probes."""
-        return replace(self, design=self.design.append(replaced, column))
-
-    def estimate_effects(self, responses: Floats) -> list[Effects]:
-        """For each target, the effects of the tokens before it."""
-        return [
-            estimate(self.design.restrict(len(responses), self._tokens_before(t)), y) for t, y in enumerate(responses.T)
-        ]
-
-    def reducible_variance(self, effects: list[Effects]) -> Floats:
-        """Variance that further probes can reduce, relative to the squared largest effect, summed over targets."""
-        variance = np.zeros(len(self.free))
-        for target in (effects[t] for t in self.case.required_rows):
-            largest = float(abs(target.mean).max(initial=0.0))
-            variance[: len(target.mean)] += target.reducible / largest**2 if largest else 0.0
-        return variance
-
-    def _tokens_before(self, t: int) -> int:
-        """Number of replaceable tokens before target t."""
-        return int(np.searchsorted(self.free, len(self.case.input) + t))
-
-    def to_row(self, t: int, values: Floats) -> Floats:
-        """Values of replaceable tokens as a row over all units before target t."""
+    def _row(self, t: int, name: str) -> Floats:
+        """A property of a target as a row over all units before it."""
         row = np.zeros(len(self.case.input) + t)
-        row[self.free[: len(values)]] = values
+        if t in self.targets:
+            values = getattr(self.targets[t], name)
+            row[self.probes.free[: len(values)]] = values
         return row
 
+    def _groups(self, t: int) -> list[Group]:
+        free = self.probes.free
+        return [
+            Group(
+                units=tuple(sorted(int(free[i]) for i in group.units)),
+                kind=group.kind,  # type: ignore[arg-type]
+                effect=group.effect,
+                stderr=group.stderr if np.isfinite(group.stderr) else None,
+                single=group.single,
+            )
+            for group in (self.targets[t].groups if t in self.targets else ())
+        ]
 
-def is_settled(effects: Effects, top: int) -> bool:
-    """Whether the `top` tokens differ significantly from all others, or differ from them by a negligible amount."""
-    order = np.argsort(-effects.mean, kind="stable")
-    first, rest = order[:top], order[top:]
-    gap = effects.mean[first][:, None] - effects.mean[rest]
-    error = Z_95 * np.hypot(effects.stderr[first][:, None], effects.stderr[rest])
-    largest = max(0.0, float(effects.mean.max(initial=0.0)))
-    return bool(((gap > error) | (gap + error < NEGLIGIBLE * largest)).all())
-
-
-def _round_up_to_batches(probes: int) -> int:
-    """The number of probes, rounded up to a multiple of the smallest batch.
-
-    >>> _round_up_to_batches(0), _round_up_to_batches(16), _round_up_to_batches(17)
-    (16, 16, 32)
-    """
-    return MIN_BATCH * max(1, -(-probes // MIN_BATCH))
-
-
-def _batches(sequences: Ids) -> Iterator[Ids]:
-    """The sequences in batches that are scored at once."""
-    for start in range(0, len(sequences), BATCH):
-        yield sequences[start : start + BATCH]
+    def _stopped(self, t: int, flat: bool) -> str:
+        if flat:
+            return "flat"
+        sufficiency = self.targets[t].sufficiency if t in self.targets else None
+        if sufficiency is not None and not sufficiency.passed:
+            return "insufficient"
+        return "fixed" if self.method.probes else "settled"

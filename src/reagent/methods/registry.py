@@ -10,6 +10,7 @@ from reagent.methods.base import Method
 from reagent.methods.exact import MAX_UNITS, Exact
 from reagent.methods.gradients import GradientShap, InputXGradient, IntegratedGradients
 from reagent.methods.greedy import Greedy
+from reagent.methods.leave_one_out import LeaveOneOut
 from reagent.methods.lime import Lime
 from reagent.methods.occlusion import Occlusion
 from reagent.methods.random import RandomScores
@@ -40,12 +41,13 @@ class MethodInfo:
 
 METHODS: dict[str, MethodInfo] = {
     "reagent": MethodInfo(
-        "replaces tokens and measures the drop in log-probability of the target",
+        "removes tokens and measures the drop in log-probability of the target",
         "probabilities",
         "up to 256 for all targets together (fast); up to 6,000 for each target (paper)",
         {
             "fast": Preset(
-                ReagentFast(), "shared, balanced probes; effects in nats with standard errors; stops when settled"
+                ReagentFast(),
+                "random removal, single and joint effects; stops when the important units are sufficient",
             ),
             "paper": Preset(
                 ReagentPaper(),
@@ -57,6 +59,10 @@ METHODS: dict[str, MethodInfo] = {
                 "the paper's appendix: keep 5 tokens, 3,000 steps",
             ),
             "paper-replacement": Preset(ReagentPaper(max_steps=5000), "the paper's study of replacements: 5,000 steps"),
+            "leave-one-out": Preset(
+                LeaveOneOut(),
+                "one unit replaced at a time, by shared, balanced probes; standard errors; misses repeated facts",
+            ),
         },
     ),
     "input_x_gradient": MethodInfo(

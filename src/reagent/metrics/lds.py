@@ -17,7 +17,7 @@ import numpy as np
 from reagent.case import Floats, Ids, Mask
 from reagent.evaluation import Result, TargetResult
 from reagent.explanation import Group
-from reagent.methods.reagent_fast import MOST_STRATA
+from reagent.methods.leave_one_out import MOST_STRATA
 from reagent.metrics.context import EvaluationContext
 from reagent.metrics.monte_carlo import mean_and_error
 from reagent.models.base import Model

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from reagent.methods.reagent_fast import ReagentFast
+from reagent.methods.leave_one_out import LeaveOneOut
 from reagent.metrics import METRICS
 from reagent.metrics.statistics import Estimate
 from reagent.report.analysis import (
@@ -159,7 +159,7 @@ def _budget(cell: CellSummary) -> int | None:
 def _budget_settings(cell: CellSummary) -> tuple[str, ...]:
     """Settings that vary with the budget: the number of probes, and the share that is derived from it."""
     probes = cell.settings.get("probes")
-    is_derived = probes is not None and cell.settings.get("ratio") == ReagentFast(probes=probes).share_replaced
+    is_derived = probes is not None and cell.settings.get("ratio") == LeaveOneOut(probes=probes).share_replaced
     return ("probes", "ratio") if is_derived else ("probes",)
 
 

@@ -12,7 +12,7 @@ from reagent.errors import InputError
 from reagent.explanation import Explanation
 from reagent.methods.base import Progress
 from reagent.methods.effects import Effects
-from reagent.methods.reagent_fast import ReagentFast, is_settled
+from reagent.methods.leave_one_out import LeaveOneOut, is_settled
 from reagent.models.huggingface import HuggingFaceModel
 from reagent.testing.planted import WORDS, additive, all_of
 from reagent.testing.scripted import ScriptedModel
@@ -190,9 +190,9 @@ def test_progress_has_partial_explanations_with_shrinking_errors() -> None:
 
 def test_blocks_are_as_small_as_the_number_of_probes_allows() -> None:
     """Each token has about six replicates over all probes."""
-    assert [ReagentFast(probes=n).block_size(40) for n in (16, 32, 64, 128, 256)] == [4, 4, 4, 2, 1]
-    assert [ReagentFast().block_size(n) for n in (1, 28, 100, 1000)] == [1, 1, 2, 23]
-    assert ReagentFast(probes=256, ratio=0.3).block_size(40) == 12
+    assert [LeaveOneOut(probes=n).block_size(40) for n in (16, 32, 64, 128, 256)] == [4, 4, 4, 2, 1]
+    assert [LeaveOneOut().block_size(n) for n in (1, 28, 100, 1000)] == [1, 1, 2, 23]
+    assert LeaveOneOut(probes=256, ratio=0.3).block_size(40) == 12
     shared = explain(additive(planted_costs()), PROMPT, target=" w0", replacer="random", probes=120)
     assert shared.method["ratio"] == 0.05
 

@@ -1,0 +1,108 @@
+"""ProbeSet: all probes of one explanation, with the drop and the rank of every target."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from reagent.case import Case, Floats, Ids, Mask
+from reagent.methods.base import Progress, ProgressCallback
+from reagent.methods.probing import mean_and_stderr
+from reagent.removal import Remover
+
+BATCH = 64  # probes scored between two reports of progress
+DRAWS = 3  # of replacements, for the effect of one set of units
+
+
+class Measurement(NamedTuple):
+    """What a target loses when a set of units is removed."""
+
+    drop: float
+    stderr: float
+    rank: int  # of the target; of several draws, the median
+
+
+@dataclass
+class ProbeSet:
+    """Probes within a budget. A set of units is scored once, or `DRAWS` times if removal is random."""
+
+    remover: Remover
+    case: Case
+    budget: int
+    rng: np.random.Generator
+    on_progress: ProgressCallback
+    removed: Mask = field(init=False)  # [probes, free units]
+    drops: Floats = field(init=False)  # [probes, targets]
+    ranks: Ids = field(init=False)  # [probes, targets]
+    total: int = field(init=False)  # for progress: may decrease when the search ends early
+
+    def __post_init__(self) -> None:
+        outputs = len(self.case.output)
+        self.free = self.remover.free
+        self.before = np.searchsorted(self.free, len(self.case.input) + np.arange(outputs))  # free units before targets
+        self.removed = np.empty((0, len(self.free)), dtype=np.bool_)
+        self.drops, self.ranks = np.empty((0, outputs)), np.empty((0, outputs), dtype=np.int64)
+        self.total = self.budget
+        self._rows: dict[bytes, list[int]] = {}
+
+    @property
+    def spent(self) -> int:
+        return len(self.removed)
+
+    @property
+    def remaining(self) -> int:
+        return self.budget - self.spent
+
+    @property
+    def draws(self) -> int:
+        """How often the effect of one set is measured."""
+        return DRAWS if self.remover.is_random else 1
+
+    def measure(self, sets: Mask, draws: int = 1) -> None:
+        """Score each set until it has `draws` probes; sets beyond the budget are left out."""
+        rows: list[Mask] = []
+        for row in sets:
+            count = len(self._rows.get(row.tobytes(), ()))
+            wanted = min(draws if self.remover.is_random else 1, self.budget - self.spent - len(rows) + count)
+            if row.any():
+                for _ in range(wanted - count):
+                    self._rows.setdefault(row.tobytes(), []).append(self.spent + len(rows))
+                    rows.append(row)
+        for begin in range(0, len(rows), BATCH):
+            self._score(np.array(rows[begin : begin + BATCH]))
+
+    def _score(self, removed: Mask) -> None:
+        scores = self.remover.score(removed, self.rng.random(removed.shape))
+        self.removed = np.concatenate([self.removed, removed])
+        self.drops = np.concatenate([self.drops, self.case.values - scores.value])
+        self.ranks = np.concatenate([self.ranks, scores.rank])
+        self.on_progress(Progress(self.spent, self.total, "probes"))
+
+    def result(self, removed: Mask, target: int) -> Measurement | None:
+        """What was measured for a set and a target; None if the set was not scored."""
+        if not removed.any():
+            return Measurement(0.0, 0.0, 0)
+        rows = self._rows.get(removed.tobytes())
+        if not rows:
+            return None
+        mean, stderr = mean_and_stderr(self.drops[rows, target])
+        noise = 0.0 if not self.remover.is_random else float("inf") if stderr is None else float(stderr)
+        return Measurement(float(mean), noise, int(np.median(self.ranks[rows, target])))
+
+    def set_of(self, units: Sequence[int]) -> Mask:
+        """A set of free units as a row."""
+        row = np.zeros(len(self.free), dtype=np.bool_)
+        row[list(units)] = True
+        return row
+
+    def all_but(self, units: Sequence[int], target: int) -> Mask:
+        """All free units before a target except the given ones."""
+        row = np.arange(len(self.free)) < self.before[target]
+        row[list(units)] = False
+        return row
+
+    def known(self, target: int) -> tuple[Mask, Floats]:
+        """All probes and their drops, and the unchanged text, as far as a target sees them."""
+        seen = self.removed[:, : self.before[target]]
+        return np.concatenate([np.zeros((1, seen.shape[1]), np.bool_), seen]), np.append(0.0, self.drops[:, target])

@@ -1,0 +1,137 @@
+"""A surrogate of the model: a Gaussian process over sets of removed units.
+
+The drop y(R) of a target when the units of a set R are removed is modelled as a sum of a constant, a trend with the
+share of removed units, one term for each unit and one for each pair of units. With x_i = ½ if unit i is removed and
+−½ if it is kept:
+
+    y(R) = c + d · share(R) + Σ_i a_i x_i + Σ_{i<j} b_ij x_i x_j + noise
+
+All coefficients are random: var(a_i) = w_i and var(b_ij) = κ w_i w_j. Each unit has its own variance w_i, so a few units
+may matter much while most matter hardly (automatic relevance determination). The noise covers interactions of more
+than two units. The variances are the maximum of their posterior density. Priors keep them moderate where probes are
+few: an exponential prior favours w_i near 0, and the noise has a log-normal prior.
+
+Everything that is reported about the target is linear in y and has a posterior mean and a standard error:
+
+- the effect of removing any set of units together,
+- the Shapley value of unit i. For terms of at most two units it is a_i + d / n: the mean effect of removing the unit
+  over the sets of removed units, where a set has every size with equal probability.
+
+The number of probes that the surrogate needs grows with the number of units that matter and with log n (as in sparse
+regression), not with n.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.optimize import minimize
+
+from reagent.case import Floats, Mask
+
+FLAT_VARIANCE = 9.0  # of the constant and of the trend, in units of the variance of the drops: almost no shrinkage
+SPARSITY = 3.0  # rate of the exponential prior of the unit variances
+PAIR_VARIANCE = 0.1  # κ
+NOISE_MEDIAN, NOISE_SPREAD = 0.3, 0.5  # of the log-normal prior, in units of the variance of the drops
+MAX_ITERATIONS = 80
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """The fitted process; drops are divided by `scale` inside."""
+
+    x: Floats  # [probes, units], ± ½
+    variance: Floats  # w, [units]
+    noise: float
+    scale: float
+    factor: Floats  # lower Cholesky factor of the covariance of the drops
+    weights: Floats  # inverse covariance times the drops, [probes]
+
+    @classmethod
+    def fit(cls, removed: Mask, drops: Floats, start: "Surrogate | None" = None) -> "Surrogate":
+        """Estimate the variances from probes [probes, units] and their drops [probes].
+
+        `start` is the surrogate of earlier probes, which makes the search shorter.
+        """
+        x = removed - 0.5
+        scale = float(drops.std()) or 1.0
+        y, units = drops / scale, x.shape[1]
+        initial = np.log([*(np.full(units, 4 / units) if start is None else start.variance),
+                          NOISE_MEDIAN if start is None else start.noise])  # fmt: skip
+        bounds = [(-14.0, 3.0)] * units + [(-7.0, 1.0)]
+        found = minimize(
+            _negative_log_posterior, np.clip(initial, *zip(*bounds, strict=True)), args=(x, y), jac=True,
+            method="L-BFGS-B", bounds=bounds, options={"maxiter": MAX_ITERATIONS},
+        )  # fmt: skip
+        variance, noise = np.exp(found.x[:-1]), float(np.exp(found.x[-1]))
+        return cls._condition(x, y, variance, noise, scale)
+
+    def with_probes(self, removed: Mask, drops: Floats) -> "Surrogate":
+        """The same variances, conditioned on these probes instead."""
+        return self._condition(removed - 0.5, drops / self.scale, self.variance, self.noise, self.scale)
+
+    @classmethod
+    def _condition(cls, x: Floats, y: Floats, variance: Floats, noise: float, scale: float) -> "Surrogate":
+        covariance = _covariance(x, x, variance)[0]
+        covariance[np.diag_indices_from(covariance)] += noise
+        factor = np.linalg.cholesky(covariance)
+        return cls(x, variance, noise, scale, factor, cho_solve((factor, True), y))
+
+    def effects(self, removed: Mask) -> tuple[Floats, Floats]:
+        """Drop when each of the given sets is removed, [sets, units], and its standard error."""
+        x, origin = removed - 0.5, np.full((1, self.x.shape[1]), -0.5)
+        across = _covariance(x, self.x, self.variance)[0] - _covariance(origin, self.x, self.variance)[0]
+        own = _own_variance(x, self.variance) + _own_variance(origin, self.variance)
+        own -= 2 * _covariance(x, origin, self.variance)[0][:, 0]
+        return self._posterior(across, own)
+
+    def shapley_values(self) -> tuple[Floats, Floats]:
+        """The Shapley value of each unit, in the unit of the drops, and its standard error."""
+        units = self.x.shape[1]
+        across = self.variance[:, None] * self.x.T + FLAT_VARIANCE * 2 * self.x.mean(1) * (2 / units)
+        return self._posterior(across, self.variance + FLAT_VARIANCE * (2 / units) ** 2)
+
+    def interactions(self) -> Floats:
+        """Posterior mean of b_ij, [units, units]: negative for units that are redundant … see `pair_surplus`."""
+        pairs = PAIR_VARIANCE * np.outer(self.variance, self.variance) * (self.x.T @ (self.x * self.weights[:, None]))
+        np.fill_diagonal(pairs, 0.0)
+        return np.asarray(pairs * self.scale)
+
+    def _posterior(self, across: Floats, own: Floats) -> tuple[Floats, Floats]:
+        """Mean and standard error of quantities with the given covariance with the drops and prior variance."""
+        half = solve_triangular(self.factor, across.T, lower=True)
+        variance = np.maximum(own - (half * half).sum(0), 0.0)
+        return across @ self.weights * self.scale, np.sqrt(variance) * self.scale
+
+
+def _covariance(x: Floats, z: Floats, variance: Floats) -> tuple[Floats, Floats]:
+    """Prior covariance of the drops of two lists of sets, without noise, and the part of it from single units."""
+    single = (x * variance) @ z.T
+    pairs = (single**2 - np.sum(variance**2) / 16) / 2  # x² = ¼, so that Σ w_i² x_i² z_i² is constant
+    trend = np.outer(2 * x.mean(1), 2 * z.mean(1))
+    return single + PAIR_VARIANCE * pairs + FLAT_VARIANCE * (1 + trend), single
+
+
+def _own_variance(x: Floats, variance: Floats) -> Floats:
+    """The diagonal of `_covariance(x, x)`."""
+    single = variance.sum() / 4
+    pairs = (single**2 - np.sum(variance**2) / 16) / 2
+    return np.asarray(single + PAIR_VARIANCE * pairs + FLAT_VARIANCE * (1 + (2 * x.mean(1)) ** 2))
+
+
+def _negative_log_posterior(parameters: Floats, x: Floats, y: Floats) -> tuple[float, Floats]:
+    """Of the logarithms of the unit variances and of the noise, and its gradient."""
+    variance, noise = np.exp(parameters[:-1]), float(np.exp(parameters[-1]))
+    covariance, single = _covariance(x, x, variance)
+    covariance[np.diag_indices_from(covariance)] += noise
+    factor = cho_factor(covariance, lower=True)
+    weights, inverse = cho_solve(factor, y), cho_solve(factor, np.eye(len(y)))
+    log_noise = (parameters[-1] - np.log(NOISE_MEDIAN)) / NOISE_SPREAD
+    value = 0.5 * y @ weights + np.log(np.diag(factor[0])).sum() + SPARSITY * variance.sum() + 0.5 * log_noise**2
+    slope = np.outer(weights, weights) - inverse  # twice the derivative of the log-likelihood by the covariance
+    by_variance = np.einsum("ki,ki->i", x, (slope * (1 + PAIR_VARIANCE * single)) @ x)
+    by_variance -= PAIR_VARIANCE * variance * slope.sum() / 16
+    gradient = np.append(
+        (SPARSITY - 0.5 * by_variance) * variance, log_noise / NOISE_SPREAD - 0.5 * np.trace(slope) * noise
+    )
+    return float(value), gradient
