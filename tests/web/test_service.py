@@ -110,7 +110,7 @@ def test_options_depend_on_the_model(service: Service, tiny_model: HuggingFaceMo
     methods = {method["id"]: method for method in scripted["methods"]}
     assert "attention" not in methods
     assert "integrated_gradients" not in methods
-    assert [preset["id"] for preset in methods["greedy"]["presets"]] == ["replacement", "exhaustive"]
+    assert [preset["id"] for preset in methods["greedy"]["presets"]] == ["replacement", "deletion", "exhaustive"]
     assert methods["reagent"]["probes"]
     assert not methods["random"]["replaces"]
     assert scripted["chat"] is False
