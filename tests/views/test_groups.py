@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from reagent.comparison import Comparison
-from reagent.explanation import Explanation, Group, Sufficiency
+from reagent.explanation import Explanation, Group, Sufficiency, Token
 from reagent.views import comparison, terminal
 from reagent.views.groups import (
     LETTERS,
@@ -244,6 +244,13 @@ def test_the_view_marks_the_members_and_lists_the_groups() -> None:
     assert [part.text() for part in view.parts("sufficiency")] == [verdict(TEST)]
     assert view.parts("failure")[0].text() == ""
     assert not drawn(make()).parts("mark") + drawn(make()).parts("group")
+
+
+@needs_node
+def test_the_mark_is_on_the_line_of_its_unit() -> None:
+    cut = [Token((1,), "a.\n\n", 0, 4), Token((2,), "\n", 4, 5), Token((3,), "b", 5, 6)]
+    why = make("a.\n\n\nb", "!", input=cut, groups=((replace(PAIR, units=(0, 1)),),))
+    assert [part.text() for part in drawn(why).parts("token")] == ["a.a\n\n", "⏎a\n", "b"]
 
 
 @needs_node

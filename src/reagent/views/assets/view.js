@@ -47,8 +47,10 @@ function reagentParts() {
         if (data.rows[target].levels.length && weight < 0.05) node.classList.add("reagent-faint");
         appendInk(node, text).style.setProperty("--weight", weight.toFixed(3));
         appendMark(node, data, target, position);
+        node.append(spaceAfter(text));
       } else {
         appendInk(into.appendChild(make("span.answer")), text);
+        into.append(spaceAfter(text));
         break;
       }
     }
@@ -56,21 +58,24 @@ function reagentParts() {
     reveal(context, ranking(data, target)[0]);
   };
 
-  // The space before a word has no shade, so that none is visible at the end of a line.
+  // The spaces around a word have no shade, so that none is visible at the end of a line.
   const appendInk = (node, text) => {
     const space = text.trim() ? text.length - text.trimStart().length : 0;
+    const end = text.trim() ? text.trimEnd().length : text.length;
     node.append(text.slice(0, space));
     const ink = node.appendChild(make("span.ink"));
-    appendText(ink, text.slice(space));
+    appendText(ink, text.slice(space, end));
     return ink;
   };
+  const spaceAfter = (text) => (text.trim() ? text.slice(text.trimEnd().length) : "");
 
   // The letters of the groups of a unit. They are not copied with the text.
   const appendMark = (node, data, target, position) => {
     const letters = data.rows[target].groupLetters[position];
     if (!letters) return;
     node.setAttribute("data-groups", letters);
-    node.append(make("sup.mark", letters, { "aria-hidden": "true" }));
+    const before = node.querySelector(".reagent-newline") || node; // on the line of its unit
+    before.append(make("sup.mark", letters, { "aria-hidden": "true" }));
   };
 
   // Newlines in a text of whitespace get a mark, so that the shade is visible. The mark is not copied with the text.
