@@ -82,7 +82,7 @@ class ExplainRequest:
         step = check_whole("stride", stride, 1)
         if step > 1 and (target_span is not None or contrast is not None):
             raise InputError(f"`stride` must be 1 where `target_span` or `contrast` is given, got {stride}")
-        configured, info = make_method(method, preset, **(options or {}))
+        configured, info = make_method(method, preset, **_with_removal(options or {}, method, preset, replacer))
         return cls(
             prompt=checked_prompt,
             target=target,
@@ -201,7 +201,7 @@ def choose_replacer(
     method: Method, info: Mapping[str, Any], replacer: str | Replacer, options: Mapping[str, Any], what_if: bool
 ) -> Replacer | AutomaticReplacer | None:
     """The replacer, or None for a method that replaces nothing."""
-    if uses_replacer(method):
+    if uses_replacer(method) or (what_if and hasattr(method, "removal")):
         checked = make_replacer(replacer, **options)
         return AutomaticReplacer(options) if replacer == "auto" else checked
     if replacer != "auto" or options or what_if:
@@ -209,6 +209,15 @@ def choose_replacer(
             f"method {describe_method(info)!r} replaces nothing: leave out the replacer, its options and `what_if`"
         )
     return None
+
+
+def _with_removal(
+    options: Mapping[str, Any], method: str | Method, preset: str | None, replacer: str | Replacer
+) -> Mapping[str, Any]:
+    """The options of the method; one that removes as it likes is told to replace where a replacer is named."""
+    configured, _ = make_method(method, preset, **options)
+    undecided = getattr(configured, "removal", "") is None
+    return {**options, "removal": "replace"} if undecided and replacer != "auto" else options
 
 
 def describe_method(info: Mapping[str, Any]) -> str:

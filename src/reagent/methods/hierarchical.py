@@ -5,6 +5,7 @@ scores; a unit that is not expanded keeps its score. Effects are measured at the
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -60,26 +61,39 @@ def attribute_hierarchically(
             groups = _refine(groups, grouping, results[-1].case, expanded)
         units = case.grouped(groups)
         table = proposals.grouped(units, own_rng)
+        part = method.for_level(level, len(groupings)) if isinstance(method, SupportsHierarchy) else method
+        fresh, visible = ~units.protected, units
         if expanded is not None:
-            table = table.restricted_to(expanded[results[-1].case.unit_of[units.unit_starts[:-1]]])
+            inside = expanded[results[-1].case.unit_of[units.unit_starts[:-1]]]
+            table, fresh = table.restricted_to(inside), fresh & inside
+            visible = _protect(units, ~fresh)
+        if getattr(part, "replaces", True):
+            fresh = table.replaceable
         if proposals.replaceable.any() and not table.replaceable[: len(units.input)].any():
             raise InputError("there is nothing to replace: the replacer has no proposal for any of the requested units")
 
-        def report(progress: Progress, units: Case = units, table: Proposals = table) -> None:
+        def result_of(
+            attribution: Attribution, units: Case = units, table: Proposals = table, fresh: Mask = fresh
+        ) -> LevelResult:
+            combined = _combine(attribution, units, results[-1], fresh) if results else attribution
+            return LevelResult(units, table, combined)
+
+        def report(
+            progress: Progress, result_of: Callable[[Attribution], LevelResult] = result_of
+        ) -> None:
             done = results[-1].attribution.probes if results else 0
             partial = progress.partial
-            shown = [*results, _result(units, table, partial, results)] if isinstance(partial, Attribution) else []
+            shown = [*results, result_of(partial)] if isinstance(partial, Attribution) else []
             on_progress(Progress(progress.done + done, progress.total + done, progress.unit), shown)
 
-        part = method.for_level(level, len(groupings)) if isinstance(method, SupportsHierarchy) else method
-        results.append(_result(units, table, part.attribute(model, units, table, own_rng, report), results))
+        results.append(result_of(part.attribute(model, visible, table, own_rng, report)))
     return results
 
 
-def _result(case: Case, proposals: Proposals, attribution: Attribution, coarser: list[LevelResult]) -> LevelResult:
-    if coarser:
-        attribution = _combine(attribution, case, coarser[-1], proposals.replaceable)
-    return LevelResult(case, proposals, attribution)
+def _protect(case: Case, units: Mask) -> Case:
+    """The same case with more protected input units."""
+    marked = (replace(unit, protected=unit.protected or bool(more)) for unit, more in zip(case.input, units, strict=False))
+    return replace(case, input=tuple(marked))
 
 
 def _units_to_expand(result: LevelResult) -> Mask:

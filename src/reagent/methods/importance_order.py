@@ -34,22 +34,28 @@ def order_units(
     surrogate: Surrogate,
     prior: Floats,
     groups: list[FoundGroup],
+    ceiling: float,
     allowance: int,
     order: ImportanceOrder,
 ) -> Requests:
-    """Order the most important units with at most `allowance` probes. `prior` is the value of each unit so far."""
+    """Order the most important units with at most `allowance` probes. `prior` is the value of each unit so far.
+
+    Drops above `ceiling` count as `ceiling` when units are kept: a text that says nothing about the target may say so
+    with any log-probability.
+    """
     group_of = {unit: group.units for group in groups if group.kind == "redundant" for unit in group.units}
     limit, spent = min(MAX_UNITS, len(prior)), 0
     yield [probes.all_but((), target)]
     nothing = probes.result(probes.all_but((), target), target)
     if nothing is None:
         return
-    removed, kept = 0.0, nothing.drop  # drops along the two paths
+    removed, kept = 0.0, min(nothing.drop, ceiling)  # drops along the two paths
     while len(order.units) < limit:
         moves = list(dict.fromkeys(group_of.get(i, (i,)) for i in range(len(prior)) if i not in order.units))
         model = surrogate.with_probes(*probes.known(target))
         without, only = _sets(probes, target, order.units, moves)
-        forecast = model.effects(without[:, : len(prior)])[0] - model.effects(only[:, : len(prior)])[0]
+        forecast = model.effects(without[:, : len(prior)])[0]
+        forecast -= np.minimum(model.effects(only[:, : len(prior)])[0], ceiling)
         size, value = np.array([len(move) for move in moves]), np.array([prior[list(move)].sum() for move in moves])
         best = np.argsort(-(forecast - removed + kept + value) / size, kind="stable")[:CANDIDATES]
         wanted = [row for i in best for row in (without[i], only[i])]
@@ -60,7 +66,7 @@ def order_units(
         spent += cost
         measured = [(probes.result(without[i], target), probes.result(only[i], target)) for i in best]
         gains = [
-            -np.inf if a is None or b is None else (a.drop - removed + kept - b.drop + value[i]) / size[i]
+            -np.inf if a is None or b is None else (a.drop - removed + kept - min(b.drop, ceiling) + value[i]) / size[i]
             for i, (a, b) in zip(best, measured, strict=True)
         ]
         chosen = int(np.argmax(gains))
@@ -69,8 +75,9 @@ def order_units(
             return
         move = sorted(moves[best[chosen]], key=lambda unit: -prior[unit])
         order.units += move
-        order.gains += [(after_removal.drop - removed + kept - after_keeping.drop) / 2 / len(move)] * len(move)
-        removed, kept = after_removal.drop, after_keeping.drop
+        now_removed, now_kept = after_removal.drop, min(after_keeping.drop, ceiling)
+        order.gains += [(now_removed - removed + kept - now_kept) / 2 / len(move)] * len(move)
+        removed, kept = now_removed, now_kept
 
 
 def _sets(probes: ProbeSet, target: int, units: list[int], moves: list[tuple[int, ...]]) -> tuple[Floats, Floats]:

@@ -63,17 +63,21 @@ class ReagentFast:
 
     probes: int | None = None  # exact number; by default, until the important units are sufficient
     max_probes: int = 256  # upper limit if `probes` is not given
-    removal: str = "delete"  # delete, mask or replace, see removal.py
+    removal: str | None = None  # delete, mask or replace, see removal.py; by default delete, or replace if a replacer is named
 
     def __post_init__(self) -> None:
-        check_removal(self.removal)
+        check_removal(self.chosen_removal)
         for name in ("probes", "max_probes"):
             if getattr(self, name) is not None:
                 check_integer("preset 'fast'", name, getattr(self, name), 1)
 
     @property
     def info(self) -> dict[str, Any]:
-        return {**asdict(self), "scores": "measured order of importance; Shapley values for few units"}
+        return {**asdict(self), "removal": self.chosen_removal, "scores": "measured order of importance; Shapley values for few units"}
+
+    @property
+    def chosen_removal(self) -> str:
+        return self.removal or "delete"
 
     @property
     def budget(self) -> int:
@@ -83,10 +87,10 @@ class ReagentFast:
     @property
     def replaces(self) -> bool:
         """Whether the method needs a replacer."""
-        return self.removal == "replace"
+        return self.chosen_removal == "replace"
 
     def check(self, model: Model) -> None:
-        require_removal(model, self.removal, "preset 'fast'")
+        require_removal(model, self.chosen_removal, "preset 'fast'")
 
     def for_level(self, level: int, levels: int) -> "ReagentFast":
         """The same method with its share of the probes, for one of several levels."""
@@ -103,7 +107,7 @@ class ReagentFast:
         on_progress: ProgressCallback = no_progress,
     ) -> Attribution:
         """Explain all output units with the same probes."""
-        remover = make_remover(self.removal, model, case, proposals)
+        remover = make_remover(self.chosen_removal, model, case, proposals)
         probes = ProbeSet(remover, case, self.budget, rng.spawn(1)[0], on_progress)
         search = _Search(self, probes, rng)
         if len(probes.free):
@@ -161,6 +165,7 @@ class _Search:
         self.units = len(probes.free)
         self.targets: dict[int, _Target] = {}
         self.complete = False  # all subsets were measured
+        self.random_probes = 0  # the first ones
 
     @property
     def rows(self) -> Sequence[int]:
@@ -173,6 +178,7 @@ class _Search:
             self.complete = True
         else:
             self._remove_at_random(self._planned_random_probes())
+            self.random_probes = self.probes.spent
             self._remove_single()
         self._estimate()
         self._report()
@@ -313,8 +319,9 @@ class _Search:
         if len(target.single) > FEW_UNITS:
             left = max(0, allowance - min(allowance // 2, self.probes.spent - before) - 2)
             yield from order_units(
-                self.probes, target.row, target.surrogate, target.prior, target.groups, left, target.order
-            )
+                self.probes, target.row, target.surrogate, target.prior, target.groups, self._ceiling(target.row), left,
+                target.order,
+            )  # fmt: skip
         yield from self._test_sufficiency(target)
 
     def _important(self, target: _Target) -> list[int]:
@@ -333,11 +340,16 @@ class _Search:
         if kept is None or total is None:
             return
         rank = kept.rank if only.any() else None
-        passed = total.drop <= 0 or kept.drop <= SUFFICIENT_SHARE * total.drop
+        passed = total.drop <= 0 or kept.drop <= SUFFICIENT_SHARE * min(total.drop, self._ceiling(target.row))
         passed = passed or (rank is not None and rank < SUFFICIENT_RANK)
         stderr = None if not np.isfinite(kept.stderr) else kept.stderr
         positions = tuple(sorted(int(self.probes.free[i]) for i in units))
         target.sufficiency = Sufficiency(positions, kept.drop, stderr, total.drop, rank, bool(passed))
+
+    def _ceiling(self, t: int) -> float:
+        """The drop of a text that says little about a target: the upper quartile of the probes."""
+        random = self.probes.drops[: self.random_probes or None, t]
+        return float(np.quantile(random, 0.75))
 
     def _passed(self, t: int) -> bool:
         sufficiency = self.targets[t].sufficiency
