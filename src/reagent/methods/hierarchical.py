@@ -78,9 +78,7 @@ def attribute_hierarchically(
             combined = _combine(attribution, units, results[-1], fresh) if results else attribution
             return LevelResult(units, table, combined)
 
-        def report(
-            progress: Progress, result_of: Callable[[Attribution], LevelResult] = result_of
-        ) -> None:
+        def report(progress: Progress, result_of: Callable[[Attribution], LevelResult] = result_of) -> None:
             done = results[-1].attribution.probes if results else 0
             partial = progress.partial
             shown = [*results, result_of(partial)] if isinstance(partial, Attribution) else []
@@ -92,7 +90,9 @@ def attribute_hierarchically(
 
 def _protect(case: Case, units: Mask) -> Case:
     """The same case with more protected input units."""
-    marked = (replace(unit, protected=unit.protected or bool(more)) for unit, more in zip(case.input, units, strict=False))
+    marked = (
+        replace(unit, protected=unit.protected or bool(more)) for unit, more in zip(case.input, units, strict=False)
+    )
     return replace(case, input=tuple(marked))
 
 

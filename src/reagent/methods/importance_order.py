@@ -16,8 +16,10 @@ from reagent.methods.probe_set import ProbeSet
 from reagent.methods.redundancy import FoundGroup, Requests
 from reagent.methods.surrogate import Surrogate
 
-CANDIDATES = 2  # measured in each step
+CANDIDATES = 3  # measured in each step
 MAX_UNITS = 8  # ordered by measurement
+KEEP_WEIGHT = 1.5  # of the gain when units are kept, relative to the loss when they are removed
+ESTIMATE_WEIGHT = 0.4  # of the estimate of a unit, relative to that loss: idiosyncrasies of one text count less
 
 
 @dataclass
@@ -32,32 +34,34 @@ def order_units(
     probes: ProbeSet,
     target: int,
     surrogate: Surrogate,
-    prior: Floats,
+    estimate: Floats,
     groups: list[FoundGroup],
     ceiling: float,
     allowance: int,
     order: ImportanceOrder,
 ) -> Requests:
-    """Order the most important units with at most `allowance` probes. `prior` is the value of each unit so far.
+    """Order the most important units with at most `allowance` probes. `estimate` is the value of each unit so far.
 
     Drops above `ceiling` count as `ceiling` when units are kept: a text that says nothing about the target may say so
     with any log-probability.
     """
-    group_of = {unit: group.units for group in groups if group.kind == "redundant" for unit in group.units}
-    limit, spent = min(MAX_UNITS, len(prior)), 0
+    limit, spent = min(MAX_UNITS, len(estimate)), 0
     yield [probes.all_but((), target)]
     nothing = probes.result(probes.all_but((), target), target)
     if nothing is None:
         return
     removed, kept = 0.0, min(nothing.drop, ceiling)  # drops along the two paths
     while len(order.units) < limit:
-        moves = list(dict.fromkeys(group_of.get(i, (i,)) for i in range(len(prior)) if i not in order.units))
+        moves = _moves(order.units, len(estimate), groups)
         model = surrogate.with_probes(*probes.known(target))
         without, only = _sets(probes, target, order.units, moves)
-        forecast = model.effects(without[:, : len(prior)])[0]
-        forecast -= np.minimum(model.effects(only[:, : len(prior)])[0], ceiling)
-        size, value = np.array([len(move) for move in moves]), np.array([prior[list(move)].sum() for move in moves])
-        best = np.argsort(-(forecast - removed + kept + value) / size, kind="stable")[:CANDIDATES]
+        forecast = model.effects(without[:, : len(estimate)])[0]
+        forecast -= KEEP_WEIGHT * np.minimum(model.effects(only[:, : len(estimate)])[0], ceiling)
+        size, value = (
+            np.array([len(move) for move in moves]),
+            ESTIMATE_WEIGHT * np.array([estimate[list(move)].sum() for move in moves]),
+        )
+        best = np.argsort(-(forecast - removed + KEEP_WEIGHT * kept + value) / size, kind="stable")[:CANDIDATES]
         wanted = [row for i in best for row in (without[i], only[i])]
         cost = sum(probes.result(row, target) is None for row in wanted)
         if spent + cost > allowance or cost > probes.remaining:
@@ -66,18 +70,26 @@ def order_units(
         spent += cost
         measured = [(probes.result(without[i], target), probes.result(only[i], target)) for i in best]
         gains = [
-            -np.inf if a is None or b is None else (a.drop - removed + kept - min(b.drop, ceiling) + value[i]) / size[i]
+            -np.inf
+            if a is None or b is None
+            else (a.drop - removed + KEEP_WEIGHT * (kept - min(b.drop, ceiling)) + value[i]) / size[i]
             for i, (a, b) in zip(best, measured, strict=True)
         ]
         chosen = int(np.argmax(gains))
         after_removal, after_keeping = measured[chosen]
         if after_removal is None or after_keeping is None:
             return
-        move = sorted(moves[best[chosen]], key=lambda unit: -prior[unit])
+        move = sorted(moves[best[chosen]], key=lambda unit: -estimate[unit])
         order.units += move
         now_removed, now_kept = after_removal.drop, min(after_keeping.drop, ceiling)
         order.gains += [(now_removed - removed + kept - now_kept) / 2 / len(move)] * len(move)
         removed, kept = now_removed, now_kept
+
+
+def _moves(units: list[int], count: int, groups: list[FoundGroup]) -> list[tuple[int, ...]]:
+    """What may be appended next: each unit, and what is left of each redundant group."""
+    left = [tuple(i for i in group.units if i not in units) for group in groups if group.kind == "redundant"]
+    return list(dict.fromkeys([*((i,) for i in range(count) if i not in units), *(move for move in left if move)]))
 
 
 def _sets(probes: ProbeSet, target: int, units: list[int], moves: list[tuple[int, ...]]) -> tuple[Floats, Floats]:

@@ -38,7 +38,7 @@ from reagent.methods.surrogate import Surrogate
 from reagent.models.base import Model
 from reagent.removal import check_removal, make_remover, require_removal
 from reagent.replacers.base import Proposals
-from reagent.validation import check_integer, check_range
+from reagent.validation import check_integer
 
 SHARES_KEPT = (0.5, 0.35, 0.2)  # of the units, in turn
 NEAR_UNITS, NEAR_KEPT = 5, 0.8  # units directly before the output, and how often a probe keeps each
@@ -47,12 +47,13 @@ MORE_PROBES = 16  # … and this number more for each doubling
 MANY_UNITS = 64
 MAX_SINGLE = 48  # units removed alone; all, if there are no more
 BLOCKS = 12  # the other units are removed in this number of blocks
-SEARCH_PROBES = 40  # for groups and order of one target
+SEARCH_PROBES = 52  # for groups and order of one target
 SHARED_SEARCH_PROBES = 96  # for groups and order of all targets, if there are several
 ROUND = 32  # further probes if the test fails
 KEPT_AGAIN = 0.5  # share of the other units that these keep
 IMPORTANT_SHARE, FEWEST_IMPORTANT = 0.3, 5  # of the units, in the test of sufficiency: the published share
 NEGLIGIBLE = 0.02  # a smaller score does not make a unit important
+CEILING = 0.85  # quantile of the drops of the random probes: larger drops say nothing about kept units
 SUFFICIENT_SHARE = 0.5  # of the answer that the important units must carry, or …
 SUFFICIENT_RANK = 3  # … the target is among that many most likely tokens, the published condition
 
@@ -63,7 +64,9 @@ class ReagentFast:
 
     probes: int | None = None  # exact number; by default, until the important units are sufficient
     max_probes: int = 256  # upper limit if `probes` is not given
-    removal: str | None = None  # delete, mask or replace, see removal.py; by default delete, or replace if a replacer is named
+    removal: str | None = (
+        None  # delete, mask or replace, see removal.py; by default delete, or replace if a replacer is named
+    )
 
     def __post_init__(self) -> None:
         check_removal(self.chosen_removal)
@@ -73,7 +76,11 @@ class ReagentFast:
 
     @property
     def info(self) -> dict[str, Any]:
-        return {**asdict(self), "removal": self.chosen_removal, "scores": "measured order of importance; Shapley values for few units"}
+        return {
+            **asdict(self),
+            "removal": self.chosen_removal,
+            "scores": "measured order of importance; Shapley values for few units",
+        }
 
     @property
     def chosen_removal(self) -> str:
@@ -138,16 +145,16 @@ class _Target:
         return surplus
 
     @property
-    def prior(self) -> Floats:
-        """The value of each unit before the order is measured."""
-        return np.asarray((np.maximum(self.shapley[0], 0.0) + np.maximum(self.single, 0.0) + self.surplus) / 2)
+    def estimate(self) -> Floats:
+        """The value of each unit without its groups, before the order is measured."""
+        return np.asarray((np.maximum(self.shapley[0], 0.0) + np.maximum(self.single, 0.0)) / 2)
 
     @property
     def value(self) -> Floats:
         """The value of each unit: what its steps added, and the prior of units that were not ordered."""
         if len(self.single) <= FEW_UNITS:
             return self.shapley[0]
-        value, ordered = self.prior, self.order.units
+        value, ordered = self.estimate + self.surplus, self.order.units
         if ordered:
             gains = np.maximum(isotonic_regression(self.order.gains, increasing=False).x, 0.0)
             others = np.delete(value, ordered).max(initial=0.0)
@@ -314,12 +321,15 @@ class _Search:
         before = self.probes.spent
         target.groups, target.order = [], ImportanceOrder()
         if self.complete or allowance > 4:
-            yield from find_redundant(self.probes, target.row, target.single, target.shapley, target.groups)
+            interactions = target.surrogate.interactions()
+            yield from find_redundant(
+                self.probes, target.row, target.single, target.shapley, interactions, target.groups
+            )
             yield from find_complementary(self.probes, target.row, target.single, target.groups)
         if len(target.single) > FEW_UNITS:
             left = max(0, allowance - min(allowance // 2, self.probes.spent - before) - 2)
             yield from order_units(
-                self.probes, target.row, target.surrogate, target.prior, target.groups, self._ceiling(target.row), left,
+                self.probes, target.row, target.surrogate, target.estimate, target.groups, self._ceiling(target.row), left,
                 target.order,
             )  # fmt: skip
         yield from self._test_sufficiency(target)
@@ -349,7 +359,7 @@ class _Search:
     def _ceiling(self, t: int) -> float:
         """The drop of a text that says little about a target: the upper quartile of the probes."""
         random = self.probes.drops[: self.random_probes or None, t]
-        return float(np.quantile(random, 0.75))
+        return float(np.quantile(random, CEILING))
 
     def _passed(self, t: int) -> bool:
         sufficiency = self.targets[t].sufficiency
@@ -358,9 +368,7 @@ class _Search:
     # --- the result ---
 
     def _report(self) -> None:
-        self.probes.on_progress(
-            Progress(self.probes.spent, self.probes.total, "probes", partial=self.attribution())
-        )
+        self.probes.on_progress(Progress(self.probes.spent, self.probes.total, "probes", partial=self.attribution()))
 
     def attribution(self) -> Attribution:
         case, rows = self.case, range(len(self.case.output))

@@ -6,8 +6,9 @@ the answer. Hypotheses come from two sources:
 - repetition: all occurrences of one word,
 - the surrogate: units with a large Shapley value and a small effect of their own, such as a fact and its paraphrase.
 
-A hypothesis is tested by removing all its units from the otherwise unchanged text. It is redundant if this costs much
-more than the single removals together. Units that are not needed for that effect are then left out one after another.
+A hypothesis is tested by removing all its units from the otherwise unchanged text. It is redundant if this costs much,
+and if it costs little as soon as any one of the units stays. Units without which the others cost as much do not belong
+to the group and are left out one after another.
 """
 
 from collections.abc import Generator
@@ -25,10 +26,11 @@ MAX_SUSPECTS = 4  # units in the hypothesis of the surrogate
 MAX_MEMBERS = 12
 SIGNIFICANT = 1.5  # standard errors of a Shapley value, from which on a unit is a suspect
 CLEAR = 0.15  # share of the largest Shapley value, from which on a unit is a suspect
+HIDDEN = 0.25  # share of its Shapley value that the single effect of a suspect does not show
 SMALLEST_EFFECT = 1.0  # nats: a joint effect that is reported
 SMALLEST_SHARE = 0.2  # of the largest effect: a joint effect that is reported
-REDUNDANT = 0.5  # redundant: the single effects are together at most this share of the joint effect
-NEEDED = 0.7  # a unit is left out if the others have at least this share of the joint effect
+ENOUGH = 0.4  # redundant: if any one unit stays, at most this share of the joint effect is lost
+MAX_ALONE, MAX_PARTNERS = 2, 4  # suspects without a group, and the units that each is tested with
 OVERLAP = 1.1  # complementary: the joint effect is at most this multiple of the largest single effect
 COMPARABLE = 0.5  # complementary: each single effect is at least this share of the largest
 
@@ -49,32 +51,49 @@ class FoundGroup(NamedTuple):
 
 
 def find_redundant(
-    probes: ProbeSet, target: int, single: Floats, shapley: tuple[Floats, Floats], found: list[FoundGroup]
+    probes: ProbeSet,
+    target: int,
+    single: Floats,
+    shapley: tuple[Floats, Floats],
+    interactions: Floats,
+    found: list[FoundGroup],
 ) -> Requests:
-    """Test the hypotheses and append the redundant groups to `found`."""
-    hypotheses = [*repetitions(probes.case, probes.free, target, shapley[0]), suspects(single, *shapley)]
+    """Test the hypotheses and append the redundant groups to `found`. `interactions` are those of the surrogate."""
+    hidden = suspects(single, *shapley)
+    hypotheses = [*repetitions(probes.case, probes.free, shapley[0]), hidden]
     yield [probes.set_of(units) for units in hypotheses if len(units) > 1]
-    taken: set[int] = set()
     for hypothesis in hypotheses:
-        units = [unit for unit in hypothesis if unit not in taken]
-        if len(units) < 2:
-            continue
+        yield from _test_hypothesis(probes, target, single, hypothesis, found)
+    for unit in hidden[:MAX_ALONE]:
+        pairs = [[unit, int(other)] for other in np.argsort(-interactions[unit])[:MAX_PARTNERS] if other != unit]
+        if not any(unit in group.units for group in found):
+            yield [probes.set_of(pair) for pair in pairs]
+            joints = [probes.result(probes.set_of(pair), target) for pair in pairs]
+            best = max(range(len(pairs)), key=lambda i: -np.inf if joints[i] is None else joints[i].drop)  # type: ignore[union-attr]
+            yield from _test_hypothesis(probes, target, single, pairs[best], found)
+
+
+def _test_hypothesis(
+    probes: ProbeSet, target: int, single: Floats, hypothesis: list[int], found: list[FoundGroup]
+) -> Requests:
+    """Remove the units jointly, leave out those that do not belong together, and append what is redundant."""
+    units = [unit for unit in hypothesis if not any(unit in group.units for group in found)]
+    while len(units) > 1:
+        fewer = [[other for other in units if other != unit] for unit in units]
         yield [probes.set_of(units)]
         joint = probes.result(probes.set_of(units), target)
-        if joint is None or not _is_redundant(joint.drop, single[units]):
-            continue
-        while len(units) > 2:
-            fewer = [[other for other in units if other != unit] for unit in units]
-            yield [probes.set_of(rest) for rest in fewer]
-            drops = [probes.result(probes.set_of(rest), target) for rest in fewer]
-            best = max(range(len(units)), key=lambda i: -np.inf if drops[i] is None else drops[i].drop)
-            if drops[best] is None or drops[best].drop < NEEDED * joint.drop:
-                break
-            units, joint = fewer[best], drops[best]
-        largest = max(single.max(initial=0.0), joint.drop)
-        if _is_redundant(joint.drop, single[units]) and joint.drop >= SMALLEST_SHARE * largest:
-            found.append(FoundGroup(tuple(units), "redundant", joint.drop, joint.stderr, float(single[units].sum())))
-            taken.update(units)
+        if joint is None or joint.drop < SMALLEST_EFFECT:
+            return
+        yield [probes.set_of(rest) for rest in fewer]
+        drops = [probes.result(probes.set_of(rest), target) for rest in fewer]
+        rests = np.array([np.inf if drop is None else drop.drop for drop in drops])
+        if rests.max() <= ENOUGH * joint.drop:
+            if joint.drop >= SMALLEST_SHARE * max(single.max(initial=0.0), joint.drop):
+                units = sorted(units)
+                total = float(single[units].sum())
+                found.append(FoundGroup(tuple(units), "redundant", joint.drop, joint.stderr, total))
+            return
+        units = fewer[int(np.argmax(rests))]
 
 
 def find_complementary(probes: ProbeSet, target: int, single: Floats, found: list[FoundGroup]) -> Requests:
@@ -89,7 +108,7 @@ def find_complementary(probes: ProbeSet, target: int, single: Floats, found: lis
         found.append(FoundGroup(tuple(units), "complementary", joint.drop, joint.stderr, float(single[units].sum())))
 
 
-def repetitions(case: Case, free: Ids, target: int, value: Floats) -> list[list[int]]:
+def repetitions(case: Case, free: Ids, value: Floats) -> list[list[int]]:
     """All occurrences of each repeated word before a target, the words with the largest total value first."""
     occurrences: dict[str, list[list[int]]] = {}
     for word in _words(case, free[: len(value)]):
@@ -115,12 +134,7 @@ def _words(case: Case, free: Ids) -> list[list[int]]:
 
 
 def suspects(single: Floats, value: Floats, stderr: Floats) -> list[int]:
-    """Units whose Shapley value is much larger than their single effect: others may say the same."""
+    """Units whose Shapley value is much larger than their single effect, because others may say the same; best first."""
     hidden = value - np.maximum(single, 0.0)
-    order = np.argsort(-hidden, kind="stable")[:MAX_SUSPECTS]
-    clear = (hidden > 0) & (value > SIGNIFICANT * stderr) & (value > CLEAR * value.max(initial=0.0))
-    return sorted(int(i) for i in order if clear[i])
-
-
-def _is_redundant(joint: float, single: Floats) -> bool:
-    return joint >= SMALLEST_EFFECT and float(np.maximum(single, 0.0).sum()) <= REDUNDANT * joint
+    clear = (hidden > HIDDEN * value) & (value > SIGNIFICANT * stderr) & (value > CLEAR * value.max(initial=0.0))
+    return [int(i) for i in np.argsort(-hidden, kind="stable")[:MAX_SUSPECTS] if clear[i]]

@@ -92,7 +92,7 @@ class Surrogate:
         return self._posterior(across, self.variance + FLAT_VARIANCE * (2 / units) ** 2)
 
     def interactions(self) -> Floats:
-        """Posterior mean of b_ij, [units, units]: negative for units that are redundant … see `pair_surplus`."""
+        """Posterior mean of b_ij, [units, units]: positive for redundant units, whose joint removal costs more."""
         pairs = PAIR_VARIANCE * np.outer(self.variance, self.variance) * (self.x.T @ (self.x * self.weights[:, None]))
         np.fill_diagonal(pairs, 0.0)
         return np.asarray(pairs * self.scale)
