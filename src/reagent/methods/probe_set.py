@@ -100,7 +100,7 @@ class ProbeSet:
         """All free units before a target except the given ones."""
         row = np.arange(len(self.free)) < self.before[target]
         row[list(units)] = False
-        return row
+        return np.asarray(row)
 
     def known(self, target: int) -> tuple[Mask, Floats]:
         """All probes and their drops, and the unchanged text, as far as a target sees them."""

@@ -30,7 +30,7 @@ from reagent.explanation import Group, Sufficiency
 from reagent.methods.base import Attribution, Progress, ProgressCallback, no_progress
 from reagent.methods.exact import MAX_UNITS as FEW_UNITS
 from reagent.methods.exact import all_subsets, games_of_targets, shapley_values
-from reagent.methods.importance_order import ImportanceOrder, order_units
+from reagent.methods.importance_order import ImportanceOrder, OrderSearch
 from reagent.methods.normalization import normalize
 from reagent.methods.probe_set import ProbeSet
 from reagent.methods.redundancy import FoundGroup, Requests, find_complementary, find_redundant
@@ -211,7 +211,7 @@ class _Search:
 
     def _planned_random_probes(self) -> int:
         doublings = max(0.0, np.log2(self.units / MANY_UNITS))
-        planned = RANDOM_PROBES + round(MORE_PROBES * doublings)
+        planned = RANDOM_PROBES + round(MORE_PROBES * float(doublings))
         return planned if self.method.probes is None else min(planned, max(1, round(0.4 * self.method.probes)))
 
     def _remove_at_random(self, count: int) -> None:
@@ -250,12 +250,12 @@ class _Search:
                 interest[: len(value)] = np.maximum(interest[: len(value)], value / max(value.max(), 1e-9))
             interest[self._near()] += 0.5
             units = np.argsort(-interest, kind="stable")[:limit]
-        singles = np.array([self.probes.set_of([unit]) for unit in units])
+        singles = np.array([self.probes.set_of([int(unit)]) for unit in units])
         self.probes.measure(singles, self.probes.draws)
         others = np.setdiff1d(np.arange(self.units), units)
         if len(others) and self.method.probes is None:
             blocks = np.array_split(self.rng.permutation(others), min(BLOCKS, len(others)))
-            self.probes.measure(np.array([self.probes.set_of(block) for block in blocks]))
+            self.probes.measure(np.array([self.probes.set_of(block.tolist()) for block in blocks]))
 
     def _remove_others(self, rows: Sequence[int], count: int) -> None:
         """Probes that keep the important units of a target and remove a random part of the others."""
@@ -328,10 +328,10 @@ class _Search:
             yield from find_complementary(self.probes, target.row, target.single, target.groups)
         if len(target.single) > FEW_UNITS:
             left = max(0, allowance - min(allowance // 2, self.probes.spent - before) - 2)
-            yield from order_units(
-                self.probes, target.row, target.surrogate, target.estimate, target.groups, self._ceiling(target.row), left,
-                target.order,
-            )  # fmt: skip
+            search = OrderSearch(
+                self.probes, target.row, target.surrogate, target.estimate, target.groups, self._ceiling(target.row)
+            )
+            yield from search.run(target.order, left)
         yield from self._test_sufficiency(target)
 
     def _important(self, target: _Target) -> list[int]:

@@ -134,7 +134,7 @@ def _words(case: Case, free: Ids) -> list[list[int]]:
 
 
 def suspects(single: Floats, value: Floats, stderr: Floats) -> list[int]:
-    """Units whose Shapley value is much larger than their single effect, because others may say the same; best first."""
+    """Units with a Shapley value much larger than their single effect: others may say the same; best first."""
     hidden = value - np.maximum(single, 0.0)
     clear = (hidden > HIDDEN * value) & (value > SIGNIFICANT * stderr) & (value > CLEAR * value.max(initial=0.0))
     return [int(i) for i in np.argsort(-hidden, kind="stable")[:MAX_SUSPECTS] if clear[i]]

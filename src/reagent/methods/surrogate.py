@@ -6,10 +6,10 @@ share of removed units, one term for each unit and one for each pair of units. W
 
     y(R) = c + d · share(R) + Σ_i a_i x_i + Σ_{i<j} b_ij x_i x_j + noise
 
-All coefficients are random: var(a_i) = w_i and var(b_ij) = κ w_i w_j. Each unit has its own variance w_i, so a few units
-may matter much while most matter hardly (automatic relevance determination). The noise covers interactions of more
-than two units. The variances are the maximum of their posterior density. Priors keep them moderate where probes are
-few: an exponential prior favours w_i near 0, and the noise has a log-normal prior.
+All coefficients are random: var(a_i) = w_i and var(b_ij) = κ w_i w_j. Each unit has its own variance w_i, so a few
+units may matter much while most matter hardly (automatic relevance determination). The noise covers interactions of
+more than two units. The variances are the maximum of their posterior density. Priors keep them moderate where probes
+are few: an exponential prior favours w_i near 0, and the noise has a log-normal prior.
 
 Everything that is reported about the target is linear in y and has a posterior mean and a standard error:
 
@@ -53,33 +53,38 @@ class Surrogate:
 
         `start` is the surrogate of earlier probes, which makes the search shorter.
         """
-        x = removed - 0.5
+        x = _centred(removed)
         scale = float(drops.std()) or 1.0
         y, units = drops / scale, x.shape[1]
-        initial = np.log([*(np.full(units, 4 / units) if start is None else start.variance),
-                          NOISE_MEDIAN if start is None else start.noise])  # fmt: skip
-        bounds = [(-14.0, 3.0)] * units + [(-7.0, 1.0)]
+        low, high = np.append(np.full(units, -14.0), -7.0), np.append(np.full(units, 3.0), 1.0)  # log-variances
+        variance = np.full(units, 4 / units) if start is None else start.variance
+        noise = NOISE_MEDIAN if start is None else start.noise
         found = minimize(
-            _negative_log_posterior, np.clip(initial, *zip(*bounds, strict=True)), args=(x, y), jac=True,
-            method="L-BFGS-B", bounds=bounds, options={"maxiter": MAX_ITERATIONS},
-        )  # fmt: skip
+            _negative_log_posterior,
+            np.clip(np.log(np.append(variance, noise)), low, high),
+            args=(x, y),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=list(zip(low, high, strict=True)),
+            options={"maxiter": MAX_ITERATIONS},
+        )
         variance, noise = np.exp(found.x[:-1]), float(np.exp(found.x[-1]))
         return cls._condition(x, y, variance, noise, scale)
 
     def with_probes(self, removed: Mask, drops: Floats) -> "Surrogate":
         """The same variances, conditioned on these probes instead."""
-        return self._condition(removed - 0.5, drops / self.scale, self.variance, self.noise, self.scale)
+        return self._condition(_centred(removed), drops / self.scale, self.variance, self.noise, self.scale)
 
     @classmethod
     def _condition(cls, x: Floats, y: Floats, variance: Floats, noise: float, scale: float) -> "Surrogate":
         covariance = _covariance(x, x, variance)[0]
         covariance[np.diag_indices_from(covariance)] += noise
-        factor = np.linalg.cholesky(covariance)
+        factor = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         return cls(x, variance, noise, scale, factor, cho_solve((factor, True), y))
 
     def effects(self, removed: Mask) -> tuple[Floats, Floats]:
         """Drop when each of the given sets is removed, [sets, units], and its standard error."""
-        x, origin = removed - 0.5, np.full((1, self.x.shape[1]), -0.5)
+        x, origin = _centred(removed), np.full((1, self.x.shape[1]), -0.5)
         across = _covariance(x, self.x, self.variance)[0] - _covariance(origin, self.x, self.variance)[0]
         own = _own_variance(x, self.variance) + _own_variance(origin, self.variance)
         own -= 2 * _covariance(x, origin, self.variance)[0][:, 0]
@@ -102,6 +107,11 @@ class Surrogate:
         half = solve_triangular(self.factor, across.T, lower=True)
         variance = np.maximum(own - (half * half).sum(0), 0.0)
         return across @ self.weights * self.scale, np.sqrt(variance) * self.scale
+
+
+def _centred(removed: Mask) -> Floats:
+    """½ for a removed unit, −½ for a kept one."""
+    return np.where(removed, 0.5, -0.5)
 
 
 def _covariance(x: Floats, z: Floats, variance: Floats) -> tuple[Floats, Floats]:
