@@ -59,16 +59,18 @@ class ProbeSet:
         """How often the effect of one set is measured."""
         return DRAWS if self.remover.is_random else 1
 
-    def measure(self, sets: Mask, draws: int = 1) -> None:
-        """Score each set until it has `draws` probes; sets beyond the budget are left out."""
+    def measure(self, sets: Mask, draws: int | None = None) -> None:
+        """Score each set until it has `draws` probes, by default once more; sets beyond the budget are left out.
+
+        Without random removal a second probe would say the same, so there is never one.
+        """
         rows: list[Mask] = []
         for row in sets:
             count = len(self._rows.get(row.tobytes(), ()))
-            wanted = min(draws if self.remover.is_random else 1, self.budget - self.spent - len(rows) + count)
-            if row.any():
-                for _ in range(wanted - count):
-                    self._rows.setdefault(row.tobytes(), []).append(self.spent + len(rows))
-                    rows.append(row)
+            wanted = 1 if not self.remover.is_random else count + 1 if draws is None else draws
+            for _ in range(min(wanted - count, self.remaining - len(rows)) if row.any() else 0):
+                self._rows.setdefault(row.tobytes(), []).append(self.spent + len(rows))
+                rows.append(row)
         for begin in range(0, len(rows), BATCH):
             self._score(np.array(rows[begin : begin + BATCH]))
 

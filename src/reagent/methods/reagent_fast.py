@@ -190,22 +190,20 @@ class _Search:
         self._estimate()
         self._report()
         self._search_groups_and_order(self.rows)
-        while not self.complete:
+        while not self.complete and self.probes.remaining:
             failed = [t for t in self.case.required_rows if t in self.targets and not self._passed(t)]
             if self.method.probes is None and not failed:
                 break
-            if not self.probes.remaining:
-                break
-            self._report()
+            before = self.probes.spent
             if self.method.probes is None:
                 self._remove_others(failed, min(ROUND, self.probes.remaining))
             else:
                 self._remove_at_random(self.probes.remaining)
-            before = self.probes.spent
+            if self.probes.spent == before:  # every subset was measured
+                break
             self._estimate()
             self._search_groups_and_order(failed)
-            if self.probes.spent == before and not self.probes.remaining:
-                break
+            self._report()
 
     # --- probes ---
 
