@@ -251,6 +251,21 @@ def test_a_place_is_settled_when_both_neighbours_are_clearly_apart(why: Explanat
     assert replace(why, stderr=None).settled() is None
 
 
+def test_ranks_that_do_not_follow_the_effects_have_no_standard_errors(why: Explanation) -> None:
+    assert why[0].is_ranked_by_effect
+    assert not replace(why, effects=None, stderr=None)[0].is_ranked_by_effect
+    *others, last = why.scores
+    swapped = replace(why, scores=(*others, (last[0], last[2], last[1], *last[3:])))
+    assert swapped.settled(0) is not None
+    assert not swapped[1].is_ranked_by_effect
+    assert swapped.settled(1) is None
+
+
+def test_negative_effects_and_equal_scores_do_not_change_the_ranking(why: Explanation) -> None:
+    effects = ((0.0, -2.0, -1.0), (0.0, -1.0, -3.0, -2.0))
+    assert all(row.is_ranked_by_effect for row in replace(why, effects=effects))
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -2,8 +2,9 @@
 
 Row t of `scores` belongs to output token t. It has len(input) + t numbers: one for each unit of the prompt, then
 one for each earlier output token. It is a distribution: it sums to 1, and protected units have 0. `effects` have the
-same shape and are signed: positive means that replacing the unit makes the target less likely. `groups` are units
-that act together, and `sufficiency` is a test of the important units alone; both have an entry for each output token.
+same shape and are signed: positive means that removing the unit makes the target less likely. A unit is removed by
+deletion, masking or replacement; `method` says how. `groups` are units that act together, and `sufficiency` is a test
+of the important units alone; both have an entry for each output token.
 
 The dataclasses here and in explanation_parts.py also define the JSON form; serialization.py reads and writes it. After
 a change of a field, run `python -m reagent.schemas`.
@@ -128,6 +129,16 @@ class TokenExplanation:
         order = sorted(range(len(self.context)), key=lambda i: -self.scores[i])
         return [self._contribution(i) for i in order if not self.context[i].protected][:n]
 
+    @property
+    def is_ranked_by_effect(self) -> bool:
+        """Whether the scores order the units like their positive effects, so that errors of effects apply to ranks."""
+        if self.effects is None:
+            return False
+        units = [
+            (-self.scores[i], -max(0.0, self.effects[i])) for i, unit in enumerate(self.context) if not unit.protected
+        ]
+        return all(first[1] <= second[1] for first, second in pairwise(sorted(units)))
+
     def _contribution(self, i: int) -> Contribution:
         return Contribution(
             position=i,
@@ -170,9 +181,9 @@ class Explanation:
     scores: Scores
     """Row t has len(input) + t numbers and sums to 1."""
     effects: Rows | None = None
-    """Signed: positive means that replacing the unit makes the target less likely."""
+    """Signed: positive means that removing the unit makes the target less likely."""
     stderr: Rows | None = None
-    """Standard errors of the effects."""
+    """Standard errors of the effects; 0 for an effect that was measured exactly."""
     groups: tuple[tuple[Group, ...], ...] = ()
     """Units that act together: a list for each output token; empty if the method does not look for them."""
     sufficiency: tuple[Sufficiency | None, ...] | None = None
@@ -270,13 +281,14 @@ class Explanation:
         return self[self._index(target)].top(n)
 
     def settled(self, target: int = 0) -> tuple[bool, ...] | None:
-        """For each context token, whether its rank is significant; None without standard errors.
+        """For each context token, whether its rank is significant; None without standard errors of the ranking.
 
         A rank is settled if the effect differs significantly (95 %) from the next larger and the next smaller
-        effect. Protected tokens have no rank and count as settled.
+        effect. Protected tokens have no rank and count as settled. A ranking that does not follow the effects has no
+        standard errors: the preset `fast` measures the order of importance, in which groups count as a whole.
         """
         row = self[self._index(target)]
-        if row.effects is None or row.stderr is None:
+        if row.effects is None or row.stderr is None or not row.is_ranked_by_effect:
             return None
         effects, errors = row.effects, row.stderr
         order = sorted((i for i, token in enumerate(row.context) if not token.protected), key=lambda i: -effects[i])
@@ -321,7 +333,7 @@ class Explanation:
     def aggregate(self, unit: str) -> "Explanation":
         """The same explanation with its tokens summed to words, sentences or paragraphs.
 
-        The sum of the effects of tokens is not the effect of replacing them together; `explain` measures that if it
+        The sum of the effects of tokens is not the effect of removing them together; `explain` measures that if it
         is given the unit. Standard errors are added as if they were independent. Groups and sufficiency were measured
         for the tokens and are left out.
         """

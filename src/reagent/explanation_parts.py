@@ -35,7 +35,7 @@ class Token:
     start: Count
     end: Count
     protected: bool = False
-    """Never replaced; its scores are 0."""
+    """Never removed; its scores are 0."""
     logprob: Annotated[float, JsonSchema(maximum=0.000001)] | None = None
     """Log-probability of an output token, in nats."""
 

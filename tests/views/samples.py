@@ -66,6 +66,12 @@ def contested() -> Explanation:
     return replace(make(prompt, "!", stderr=True), scores=(scores,), effects=(effects,), stderr=((0.3,) * 5,))
 
 
+def measured_order(stderr: Sequence[float] = (0.0,) * 5) -> Explanation:
+    """Five tokens whose scores are a measured order of importance: it differs from the order of their effects."""
+    scores, effects = (0.4, 0.25, 0.2, 0.1, 0.05), (5.5, -0.1, 12.0, 0.4, 0.3)
+    return replace(contested(), scores=(scores,), effects=(effects,), stderr=(tuple(stderr),))
+
+
 def units(text: str, spans: Sequence[tuple[int, int]]) -> list[Token]:
     """Larger units, each with an id for every word."""
     return [Token(tuple(range(len(text[a:b].split()))), text[a:b], a, b) for a, b in spans]

@@ -74,6 +74,8 @@ def test_the_wording_follows_the_kind_and_the_number_of_members() -> None:
 
 
 def test_numbers_have_the_figures_that_their_error_allows() -> None:
+    assert "without both −7.9 nats (one by one −1.2)" in sentence_of(replace(PAIR, stderr=0.0))
+    assert "(−0.6 of −8.9 nats)" in verdict(replace(TEST, stderr=0.0))
     assert "without both −7.91 ± 0.04 nats (one by one −1.20)" in sentence_of(replace(PAIR, stderr=0.04))
     assert "without both −7.9 nats (one by one 0.0)" in sentence_of(replace(PAIR, stderr=None, single=0.01))
     assert "without both +0.50 nats (one by one −1.20)" in sentence_of(replace(PAIR, effect=-0.5, stderr=None))

@@ -23,6 +23,7 @@ from views.samples import (
     hostile,
     long_prompt,
     make,
+    measured_order,
     phrase,
     with_what_if,
 )
@@ -151,7 +152,21 @@ def test_an_open_rank_is_drawn_and_described_for_screen_readers() -> None:
     assert "rank 3 of 5 " in labels[2]
     [first, second] = view.parts("note")
     assert first.text() == "a–b: rank not settled; the standard errors allow ranks a to b (95 %)"
-    assert second.text().startswith("nats: without the token")
+    assert second.text().startswith("nats: removing the token")
+
+
+@needs_node
+def test_exact_effects_have_no_error_and_ranks_of_a_measured_order_are_plain() -> None:
+    view = drawn(measured_order())
+    places = [row.parts("number")[0].text() for row in view.parts("row")[1:]]
+    assert places == ["1", "2", "3", "4", "5"]
+    assert "effect (nats)" in [head.text() for head in view.parts("head")]
+    assert "±" not in view.text()
+    labels = [token.node["attributes"]["aria-label"] for token in view.parts("token")]
+    assert "rank 2 of 5 · effect −0.1 nats" in labels[1]
+    mixed = drawn(measured_order((0.0, 0.25, 0.0, 0.0, 0.0)))
+    assert "effect ± stderr (nats)" in [head.text() for head in mixed.parts("head")]
+    assert [row.parts("number")[-1].text() for row in mixed.parts("row")[1:3]] == ["+5.5", "−0.1 ± 0.3"]
 
 
 @needs_node

@@ -10,7 +10,17 @@ import pytest
 from reagent.errors import FileError, InputError
 from reagent.explanation import Explanation
 from reagent.views.plots import save_png
-from views.samples import by_sentence, chat, contested, contrast, every_kind, long_prompt, make, with_what_if
+from views.samples import (
+    by_sentence,
+    chat,
+    contested,
+    contrast,
+    every_kind,
+    long_prompt,
+    make,
+    measured_order,
+    with_what_if,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -79,6 +89,12 @@ def test_an_open_rank_has_its_interval_over_its_bar() -> None:
     assert marked == {0: "1–2", 1: "1–2", 3: "4–5", 4: "4–5"}
     assert "rank not settled" in below(figure)
     assert "rank not settled" not in below(bars(make(effects=True)))
+
+
+def test_exact_effects_have_no_error_in_their_label() -> None:
+    assert bars(measured_order()).axes[1].get_ylabel() == "effect (nats)"
+    assert bars(measured_order((0.5,) * 5)).axes[1].get_ylabel() == "effect ± stderr (nats)"
+    assert "rank not settled" not in below(bars(measured_order((0.5,) * 5)))
 
 
 def test_sentences_are_beside_horizontal_bars() -> None:

@@ -7,6 +7,7 @@ from reagent.views.summary import (
     PLURAL_STOP_REASONS,
     context_noun,
     describe_probability,
+    effect_heading,
     effect_note,
     facts,
     open_ranks,
@@ -17,7 +18,18 @@ from reagent.views.summary import (
     top_units_by_level,
     what_if_captions,
 )
-from views.samples import NEEDLE, by_sentence, contested, contrast, long_prompt, make, phrase, with_what_if
+from views.samples import (
+    NEEDLE,
+    by_sentence,
+    contested,
+    contrast,
+    grouped,
+    long_prompt,
+    make,
+    measured_order,
+    phrase,
+    with_what_if,
+)
 
 
 def test_every_warning_has_a_form_for_many_tokens() -> None:
@@ -52,6 +64,29 @@ def test_protected_tokens_have_no_rank_and_without_errors_no_token_has_one() -> 
     assert rank_intervals(why, 0) == [None, (1, 1)]
     assert rank_intervals(make(effects=True), 0) == []
     assert set(open_ranks(make(effects=True), 0)) == {""}
+
+
+def test_a_ranking_that_does_not_follow_the_effects_has_plain_ranks() -> None:
+    assert rank_intervals(measured_order((0.5,) * 5), 0) == []
+    assert set(open_ranks(measured_order((0.5,) * 5), 0)) == {""}
+
+
+def test_the_heading_names_errors_only_where_there_are_any() -> None:
+    why = measured_order()
+    assert effect_heading(why, [0.0, 0.5]) == "effect ± stderr (nats)"
+    assert effect_heading(why, [0.0, 0.0]) == effect_heading(why, [None]) == "effect (nats)"
+    assert effect_heading(replace(why, effect_unit=None), [0.0]) == "effect"
+
+
+def test_the_note_says_alone_where_scores_rest_on_joint_removals() -> None:
+    assert "removing the token makes the answer" in plain_text(effect_note(contested(), 0))
+    assert "removing the token alone makes the answer" in plain_text(effect_note(grouped(), 0))
+    assert "scores also count joint removals" in plain_text(effect_note(grouped(), 0))
+
+
+def test_the_removal_is_part_of_the_provenance() -> None:
+    assert ("removal", "delete") in facts(make(method={"id": "reagent", "preset": "fast", "removal": "delete"}))
+    assert "removal" not in dict(facts(make()))
 
 
 def test_the_question_names_the_target() -> None:

@@ -20,6 +20,7 @@ from views.samples import (
     every_kind,
     long_prompt,
     make,
+    measured_order,
     phrase,
     units,
     with_what_if,
@@ -143,6 +144,27 @@ def test_open_ranks_are_shown_as_intervals() -> None:
     assert "not settled" not in render(make(effects=True))  # unknown without standard errors
 
 
+def test_ranks_are_plain_and_aligned_where_they_do_not_follow_the_effects() -> None:
+    text = render(measured_order((0.5,) * 5))
+    assert re.findall(r"^ (\d) +·?[a-e] ", text, re.M) == ["1", "2", "3", "4", "5"]
+    assert "not settled" not in text
+
+
+def test_exact_effects_have_no_error() -> None:
+    text = render(measured_order())
+    assert "effect (nats)" in text
+    assert "+12.0" in text
+    assert "±" not in text
+
+
+def test_effects_are_aligned_with_and_without_errors() -> None:
+    text = render(measured_order((0.0, 0.25, 0.0, 0.0, 0.0)))
+    assert "effect ± stderr (nats)" in text
+    cells = [cell for line in text.splitlines() if (cell := re.search(r"[+-]\d+(\.)\d.*", line))]
+    assert [cell[0].rstrip() for cell in cells] == ["+5.5", "-0.1 ± 0.2", "+12.0", "+0.4", "+0.3"]
+    assert len({cell.start(1) for cell in cells}) == 1
+
+
 def test_settled_ranks_are_not_marked() -> None:
     assert "–" not in render(make("Hi", "!", stderr=True))
 
@@ -162,7 +184,7 @@ def test_the_overview_marks_open_ranks_too() -> None:
 
 
 def test_the_unit_is_explained_once_beside_the_numbers() -> None:
-    note = "nats: without the token, the answer is e^effect times less likely"
+    note = "nats: removing the token makes the answer e^effect times less likely"
     assert render(contested()).count(note) == 1
     assert note not in render(make())
     assert note not in render(make(effects=True, effect_unit="g"))

@@ -102,7 +102,7 @@ def explain(
         target: explain this continuation instead of the model's own; for a list of prompts, one for each.
         max_new_tokens: length of the model's own continuation.
         stride: explain every n-th output token only.
-        units: what is replaced and scored: "token", "word", "sentence" or "paragraph". A list goes from coarse
+        units: what is removed and scored: "token", "word", "sentence" or "paragraph". A list goes from coarse
             to fine, as `["sentence", "token"]`; a long prompt does so by default.
         prompt_spans: score these characters of the prompt instead, each as one unit; everything else is kept.
         target_span: explain this phrase of the output as a whole.
@@ -110,7 +110,7 @@ def explain(
         what_if: also report what the model says under the strongest replacement.
         method: an id of `reagent methods`, or an instance such as `ReagentFast(probes=64)`.
         preset: named settings of the method.
-        replacer: an id of `reagent replacers`, or an instance.
+        replacer: an id of `reagent replacers`, or an instance. The preset `fast` deletes, unless one is named.
         replacer_options: options of the replacer, when it is given by its id.
         seed: for all random draws; None draws a seed and records it.
         on_progress: called with a `Progress`; without it, a notebook shows a progress bar.

@@ -53,7 +53,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print an upper bou
 
 Unit = Annotated[
     str,
-    typer.Option("--unit", "--units", help="The unit that is replaced and scored: token, word, sentence or paragraph."),
+    typer.Option("--unit", "--units", help="The unit that is removed and scored: token, word, sentence or paragraph."),
 ]
 Spans = Annotated[
     Path | None,
@@ -68,8 +68,8 @@ Levels = Annotated[
     str | None,
     typer.Option(
         metavar="A,B,…",
-        help="fast: units from coarse to fine, as paragraph,sentence,word. By default a prompt of more than 400 "
-        "tokens starts with sentences; --levels token does not.",
+        help="fast, leave-one-out: units from coarse to fine, as paragraph,sentence,word. By default a prompt of more "
+        "than 400 tokens starts with sentences; --levels token does not.",
     ),
 ]
 Phrase = Annotated[
@@ -92,7 +92,13 @@ Messages = Annotated[
 
 # --- the replacer ---
 
-ReplacerName = Annotated[str, typer.Option("--replacer", help="The source of replacements. See: reagent replacers.")]
+ReplacerName = Annotated[
+    str,
+    typer.Option(
+        "--replacer",
+        help="The source of replacements; reagent then replaces instead of deleting. See: reagent replacers.",
+    ),
+]
 Candidates = Annotated[int | None, typer.Option(metavar="N", help="Replacer: the number of candidates for each token.")]
 MaskedLM = Annotated[
     str | None, typer.Option("--masked-lm", metavar="M", help="Replacer roberta: hub id or folder of a masked LM.")

@@ -51,14 +51,18 @@ def explain(
             "--set", metavar="NAME=VALUE", help="Any option of the method, as --set steps=100. See: reagent methods."
         ),
     ] = None,
-    probes: Annotated[int | None, typer.Option(metavar="N", help="fast: exactly N probes, no early stop.")] = None,
+    probes: Annotated[
+        int | None, typer.Option(metavar="N", help="fast, leave-one-out: exactly N probes, no early stop.")
+    ] = None,
     response: Annotated[
-        str | None, typer.Option(help="fast: what is measured, logprob or g (the published response).")
+        str | None, typer.Option(help="leave-one-out: what is measured, logprob or g (the published response).")
     ] = None,
     removal: Annotated[
         str | None,
         typer.Option(
-            metavar="R", help="lime, occlusion, shapley, greedy, exact: how units are removed, delete, mask or replace."
+            metavar="R",
+            help="How units are removed: delete, mask or replace. fast and exact delete; lime, occlusion, shapley and "
+            "greedy replace, and so does fast if a replacer is named.",
         ),
     ] = None,
     max_steps: Annotated[int | None, typer.Option(metavar="N", help="paper: steps after which a run ends.")] = None,
@@ -67,7 +71,7 @@ def explain(
         float | None,
         typer.Option(
             metavar="R",
-            help="Share of tokens replaced in each probe or step; fast: by default 6 / probes, at most 0.1.",
+            help="paper, leave-one-out: share of tokens replaced in each step or probe (0.3; 6 / probes, at most 0.1).",
         ),
     ] = None,
     keep: Annotated[
@@ -86,6 +90,8 @@ def explain(
     quiet: o.Quiet = False,
 ) -> None:
     """Explain what a model says after PROMPT: the importance of every token, for every generated token.
+
+    By default, tokens are deleted in random sets, alone and in groups, until the most important ones are sufficient.
 
     Example: reagent explain "My aunt moved to Japan. She rents a flat in the capital," --max-new-tokens 1
     """

@@ -1,7 +1,7 @@
 """Sentences and marks about groups of units and about the sufficiency test, which every view shows.
 
 A change in a sentence is that of the answer: −7.9 nats after the removal of a group whose joint effect is 7.9. The
-number after ± is a standard error, as beside the single effects.
+number after ± is a standard error, as beside the single effects; an exact number has none.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from reagent.views.summary import (
     CaptionPart,
     context_noun,
     contrast_label,
+    format_error,
     is_insufficient,
 )
 from reagent.views.text import all_labels, sanitize, shorten
@@ -237,9 +238,9 @@ def _decimals(value: float, stderr: float | None) -> int:
 def _change(effect: float, decimals: int, stderr: float | None = None) -> str:
     """Format the change of the answer, which is the opposite of the effect.
 
-    >>> _change(7.91, 1, 0.42), _change(-0.5, 1), _change(0.01, 1)
-    ('−7.9 ± 0.4', '+0.5', '0.0')
+    >>> _change(7.91, 1, 0.42), _change(7.91, 1, 0.0), _change(-0.5, 1), _change(0.01, 1)
+    ('−7.9 ± 0.4', '−7.9', '+0.5', '0.0')
     """
     text = f"{-effect:+.{decimals}f}".replace("-", "−")
     text = text if text.strip("+−0.") else text[1:]
-    return text if stderr is None else f"{text} ± {stderr:.{decimals}f}"
+    return text + format_error(stderr, decimals)

@@ -19,6 +19,7 @@ from reagent.views.summary import (
     TOP_COUNT,
     context_noun,
     describe_probability,
+    effect_heading,
     facts,
     group_warnings,
     open_ranks,
@@ -118,7 +119,7 @@ class _Plot:
         if data.errors:
             panels[1].axhline(0, color="0.6", linewidth=0.8)
             panels[1].errorbar(at, data.effects, yerr=data.errors, fmt=".", color="0.15", linewidth=1)
-            panels[1].set_ylabel(self._effect_label(), **self._style())
+            panels[1].set_ylabel(self._effect_label(data.errors), **self._style())
         panels[-1].set_xlim(-0.8, len(at) - 0.2)
         self._set_ticks(panels[-1].xaxis, data.names, data.scores, figure.get_figwidth() - 1, rotation=90)
 
@@ -135,7 +136,7 @@ class _Plot:
         if data.errors:
             panels[1].axvline(0, color="0.6", linewidth=0.8)
             panels[1].errorbar(data.effects, at, xerr=data.errors, fmt=".", color="0.15", linewidth=1)
-            panels[1].set_xlabel(self._effect_label(), **self._style())
+            panels[1].set_xlabel(self._effect_label(data.errors), **self._style())
         panels[0].set_ylim(len(at) - 0.2, -0.8)
         self._set_ticks(panels[0].yaxis, data.names, data.scores, figure.get_figheight() - 1)
 
@@ -204,9 +205,8 @@ class _Plot:
         ticks = _choose_labelled(weights, _label_step(len(weights), room))
         axis.set_ticks(ticks, labels=[names[i] for i in ticks], rotation=rotation, **self._style())
 
-    def _effect_label(self) -> str:
-        unit = self.explanation.effect_unit
-        return self._drawable_text(f"effect ± stderr ({unit})" if unit else "effect ± stderr")
+    def _effect_label(self, errors: Sequence[float]) -> str:
+        return self._drawable_text(effect_heading(self.explanation, errors))
 
     def _add_texts(self, figure: "Figure", target: int | None, title: str, *notes: str) -> None:
         """Write the title above the figure, and the notes and the provenance below it.

@@ -1,7 +1,7 @@
 """Texts about an explanation that every view shows: provenance, questions, warnings, ranks and notes."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from math import exp, floor, log10
 from statistics import median
@@ -55,6 +55,7 @@ def facts(explanation: Explanation) -> list[tuple[str, str]]:
         ("model", join_values(explanation.model, "id", "revision", "dtype")),
         ("tokens", join_values(explanation.model, "tokens")),
         ("method", join_values(method, "id", "preset")),
+        ("removal", join_values(method, "removal")),
         ("replacer", "" if explanation.replacer is None else join_values(explanation.replacer, "id", "model")),
         ("target", "" if target.get("kind") == "tokens" else _shorten_name(join_values(target, "kind", "text"))),
         ("unit", "" if explanation.unit == "token" else unit_noun(explanation.unit)),
@@ -240,12 +241,13 @@ def has_open_ranking(explanation: Explanation, target: int) -> bool:
 
 
 def rank_intervals(explanation: Explanation, target: int) -> list[tuple[int, int] | None]:
-    """Return the first and the last rank that the error of each context token allows (95 %); empty without errors.
+    """Return the first and the last rank that the error of each context token allows (95 %).
 
-    Tokens with significantly larger effects rank before the first, those with smaller ones after the last.
-    Equal scores have an order on the screen, but not in the ranking. Protected tokens have no rank.
+    The list is empty without errors, and if the ranking does not follow the effects. Tokens with significantly larger
+    effects rank before the first, those with smaller ones after the last. Equal scores have an order on the screen,
+    but not in the ranking. Protected tokens have no rank.
     """
-    if explanation.effects is None or explanation.stderr is None:
+    if explanation.effects is None or explanation.stderr is None or not explanation[target].is_ranked_by_effect:
         return []
     context = explanation.context(target)
     ranked = [i for i, token in enumerate(context) if not token.protected]
@@ -271,13 +273,30 @@ def effect_note(explanation: Explanation, target: int) -> Caption:
     """Explain the unit of the row's effects; empty where there is nothing to explain."""
     if not explanation.effects or explanation.effect_unit != "nats":
         return []
-    start = f"nats: without the {context_noun(explanation)}, the "
+    row, noun = explanation[target], context_noun(explanation)
+    alone = " alone" if row.sufficiency else ""  # the scores of such a method also rest on joint removals
+    start = CaptionPart(f"nats: removing the {noun}{alone} makes the ")
+    end = "; scores also count joint removals" if alone else ""
     other = contrast_label(explanation, target)
     if not other:
-        return [CaptionPart(start + "answer is e^effect times less likely (0.7: half)")]
-    name = _quote(_target_name(explanation, target))
-    odds = [name, CaptionPart(" over "), _quote(other)]
-    return [CaptionPart(start + "odds of "), *odds, CaptionPart(" are e^effect times lower (0.7: half)")]
+        return [start, CaptionPart(f"answer e^effect times less likely (0.7: half){end}")]
+    odds = [_quote(_target_name(explanation, target)), CaptionPart(" over "), _quote(other)]
+    return [start, CaptionPart("odds of "), *odds, CaptionPart(f" e^effect times lower (0.7: half){end}")]
+
+
+def effect_heading(explanation: Explanation, errors: Iterable[float | None], space: str = " ") -> str:
+    """Name the column of the effects with these errors; `space` is between the name and the unit."""
+    unit = f"{space}({' '.join(sanitize(explanation.effect_unit).split())})" if explanation.effect_unit else ""
+    return ("effect ± stderr" if any(errors) else "effect") + unit
+
+
+def format_error(stderr: float | None, digits: int) -> str:
+    """Format a standard error behind its number; an exact number has none.
+
+    >>> format_error(0.25, 2), format_error(0.0, 2), format_error(None, 2)
+    (' ± 0.25', '', '')
+    """
+    return f" ± {stderr:.{digits}f}" if stderr else ""
 
 
 def effect_digits(explanation: Explanation) -> int:

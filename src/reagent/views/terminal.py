@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 from rich import box, get_console
 from rich.cells import cell_len
@@ -26,8 +27,10 @@ from reagent.views.summary import (
     context_noun,
     describe_probability,
     effect_digits,
+    effect_heading,
     effect_note,
     facts,
+    format_error,
     has_open_ranking,
     is_insufficient,
     mean_scores,
@@ -40,7 +43,7 @@ from reagent.views.summary import (
     top_units_by_level,
     what_if_captions,
 )
-from reagent.views.text import all_labels, label, sanitize, shorten, split_into_pieces
+from reagent.views.text import all_labels, label, shorten, split_into_pieces
 
 SOURCES = 3
 BAR_WIDTH, SHORT_BAR_WIDTH = 16, 6  # the short one is beside long names
@@ -130,11 +133,11 @@ class _TerminalView:
         table.add_column("level")
         table.add_column("most important")
         table.add_column("score", justify="right", no_wrap=True)
-        self._add_effect_column(table, "\n")
+        effects = self._add_effects(table, [row for _, rows in levels for row in rows], "\n")
         for noun, rows in levels:
             for number, row in enumerate(rows):
                 name = FittedLabel(label(row.token))
-                table.add_row("" if number else noun, name, f"{row.score:.3f}", *self._format_effect(row))
+                table.add_row("" if number else noun, name, f"{row.score:.3f}", *next(effects))
         yield table
 
     def _table(self, target: int, rows: Sequence[Contribution]) -> Table:
@@ -147,30 +150,31 @@ class _TerminalView:
         has_short_names = self.noun in ("token", "word")
         bar_width = BAR_WIDTH if has_short_names else SHORT_BAR_WIDTH
         table.add_column("", no_wrap=True, width=bar_width)
-        self._add_effect_column(table, " " if has_short_names else "\n")
+        effects = self._add_effects(table, rows, " " if has_short_names else "\n")
         for rank, row in enumerate(rows, start=1):
             name = FittedLabel(self.labels[row.position], mark=marks.get(row.position, ""))
             bar = Text(_bar(row.score / rows[0].score, bar_width), style=BAR_COLOUR)
             number = self.open_ranks[target][row.position] or str(rank)
-            table.add_row(number, name, str(row.position), f"{row.score:.3f}", bar, *self._format_effect(row))
+            table.add_row(number, name, str(row.position), f"{row.score:.3f}", bar, *next(effects))
         others = len(why.context(target)) - len(rows)
         if others:
             rest = max(0.0, sum(why.scores[target]) - sum(row.score for row in rows))
             table.add_row("", Text(f"{others} more", style="dim"), "", Text(f"{rest:.3f}", style="dim"))
         return table
 
-    def _add_effect_column(self, table: Table, space: str) -> None:
-        why = self.explanation
-        if why.effects:
-            unit = f"{space}({sanitize(why.effect_unit)})" if why.effect_unit else ""
-            table.add_column(Text(("effect ± stderr" if why.stderr else "effect") + unit), justify="right")
+    def _add_effects(self, table: Table, rows: Sequence[Contribution], space: str) -> Iterator[tuple[str, ...]]:
+        """Add the column of the effects, and yield the cell of each row; nothing without effects.
 
-    def _format_effect(self, row: Contribution) -> list[str]:
-        if row.effect is None:
-            return []
+        The effects are aligned, with or without an error behind them.
+        """
+        if not self.explanation.effects:
+            return repeat(())
+        table.add_column(Text(effect_heading(self.explanation, (row.stderr for row in rows), space)), no_wrap=True)
         digits = effect_digits(self.explanation)
-        error = "" if row.stderr is None else f" ± {row.stderr:.{digits}f}"
-        return [f"{row.effect:+.{digits}f}{error}"]
+        effects = ["" if row.effect is None else f"{row.effect:+.{digits}f}" for row in rows]
+        width = max(map(len, effects), default=0)
+        errors = (format_error(row.stderr, digits) for row in rows)
+        return ((effect.rjust(width) + error,) for effect, error in zip(effects, errors, strict=True))
 
     # --- all output tokens ---
 

@@ -46,7 +46,7 @@ class ExplainBody(BaseModel):
     seed: int = Field(0, json_schema_extra={"minimum": 0, "maximum": LARGEST_SEED})
     probes: int | None = Field(
         None,
-        description="Preset fast: exact number of probes, no early stopping.",
+        description="Presets fast and leave-one-out: exact number of probes, no early stopping.",
         json_schema_extra={"minimum": 1},
     )
 

@@ -254,11 +254,11 @@ function reagentView(element, data) {
   const name = (position) => quoted(data.tokens[position].label);
   const signed = (value, error) => {
     const sign = value < 0 ? "−" : "+";
-    return sign + Math.abs(value).toFixed(data.digits) + (error === null ? "" : " ± " + error.toFixed(data.digits));
+    return sign + Math.abs(value).toFixed(data.digits) + (error ? " ± " + error.toFixed(data.digits) : "");
   };
-  const effect = (position) =>
-    signed(data.effects[target][position], data.stderr.length ? data.stderr[target][position] : null);
-  const effectHead = `effect${data.stderr.length ? " ± stderr" : ""}${data.unit ? ` (${data.unit})` : ""}`;
+  const stderr = (position) => (data.stderr.length ? data.stderr[target][position] : null);
+  const effect = (position) => signed(data.effects[target][position], stderr(position));
+  const effectHead = (errors) => `effect${errors.some(Boolean) ? " ± stderr" : ""}${data.unit ? ` (${data.unit})` : ""}`;
   const letters = (position) => row.groupLetters[position] || "";
   const openRanks = (position) => row.openRanks[position] || ""; // the list is empty without standard errors
 
@@ -271,7 +271,7 @@ function reagentView(element, data) {
   const numbers = (position) => {
     const token = data.tokens[position];
     const parts = token.protected
-      ? ["protected: never replaced"]
+      ? ["protected: never removed"]
       : ["score " + score(data.scores[target][position]), rank(position)];
     if (data.effects.length && !token.protected) parts.push(`effect ${effect(position)} ${data.unit}`.trim());
     if (letters(position)) parts.push("group " + [...letters(position)].join(", "));
@@ -300,7 +300,7 @@ function reagentView(element, data) {
   const drawLevels = () => {
     levels.replaceChildren();
     for (const [noun, units] of row.levels) {
-      levels.append(headRow([noun, "score", ...(data.effects.length ? [effectHead] : [])]));
+      levels.append(headRow([noun, "score", ...(data.effects.length ? [effectHead(units.map((unit) => unit[4]))] : [])]));
       for (const [short, full, value, change, error] of units) {
         const node = levels.appendChild(make("div.row", "", { role: "row" }));
         cell(node, "name", quoted(short, full));
@@ -313,7 +313,7 @@ function reagentView(element, data) {
   const drawTop = () => {
     const best = order.slice(0, data.topCount).filter((position) => data.scores[target][position] > 0);
     const head = ["#", data.noun, "at", "score", ""];
-    if (data.effects.length) head.push(effectHead);
+    if (data.effects.length) head.push(effectHead(best.map(stderr)));
     if (data.stderr.length) head.push("");
     const scale = effectScale(best);
     top.replaceChildren(headRow(head), ...best.map((position, index) => topRow(position, index + 1, scale)));
