@@ -113,9 +113,9 @@ def test_the_effect_note_explains_the_unit() -> None:
     def note(why: Explanation, target: int = 0) -> str:
         return plain_text(effect_note(why, target))
 
-    assert "without the token, the answer is e^effect times less likely" in note(contrast())
-    assert "without the token, the odds of ·Tokyo over ·Osaka are e^effect times lower" in note(contrast(), 1)
-    assert "without the sentence, the answer" in note(by_sentence())
+    assert "removing the token makes the answer e^effect times less likely" in note(contrast())
+    assert "removing the token makes the odds of ·Tokyo over ·Osaka e^effect times lower" in note(contrast(), 1)
+    assert "removing the sentence makes the answer" in note(by_sentence())
     assert note(make()) == ""
 
 

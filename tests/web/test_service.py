@@ -111,8 +111,10 @@ def test_options_depend_on_the_model(service: Service, tiny_model: HuggingFaceMo
     assert "attention" not in methods
     assert "integrated_gradients" not in methods
     assert [preset["id"] for preset in methods["greedy"]["presets"]] == ["replacement", "deletion", "exhaustive"]
-    assert methods["reagent"]["probes"]
-    assert not methods["random"]["replaces"]
+    presets = {preset["id"]: preset for preset in methods["reagent"]["presets"]}
+    assert [presets[name]["probes"] for name in ("fast", "leave-one-out", "paper")] == [True, True, False]
+    assert all(preset["replaces"] for preset in presets.values())  # fast too, if a replacer is named
+    assert not methods["random"]["presets"][0]["replaces"]
     assert scripted["chat"] is False
     real = create_service(tmp_path, tiny_model).client.get("/api/options").json()
     assert {"attention", "integrated_gradients"} <= {method["id"] for method in real["methods"]}

@@ -92,13 +92,7 @@ Messages = Annotated[
 
 # --- the replacer ---
 
-ReplacerName = Annotated[
-    str,
-    typer.Option(
-        "--replacer",
-        help="The source of replacements; reagent then replaces instead of deleting. See: reagent replacers.",
-    ),
-]
+ReplacerName = Annotated[str, typer.Option("--replacer", help="The source of replacements. See: reagent replacers.")]
 Candidates = Annotated[int | None, typer.Option(metavar="N", help="Replacer: the number of candidates for each token.")]
 MaskedLM = Annotated[
     str | None, typer.Option("--masked-lm", metavar="M", help="Replacer roberta: hub id or folder of a masked LM.")

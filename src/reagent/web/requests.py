@@ -119,15 +119,17 @@ def _read_prompt(body: ExplainBody) -> Any:
 
 def _describe_method(name: str, presets: Sequence[str]) -> dict[str, Any]:
     info = find_method(name)
-    first = info.presets[presets[0]].method
     return {
         "id": name,
         "summary": info.summary,
         "cost": info.cost,
-        "presets": [{"id": preset, "summary": info.presets[preset].summary} for preset in presets],
-        "replaces": uses_replacer(first),
-        "probes": hasattr(first, "probes"),
+        "presets": [_describe_preset(preset, *info.presets[preset]) for preset in presets],
     }
+
+
+def _describe_preset(name: str, method: Method, summary: str) -> dict[str, Any]:
+    can_replace = uses_replacer(method) or getattr(method, "removal", "") is None  # None: it depends on the replacer
+    return {"id": name, "summary": summary, "replaces": can_replace, "probes": hasattr(method, "probes")}
 
 
 def _list_presets(name: str, model: Model) -> list[str]:

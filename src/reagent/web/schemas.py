@@ -39,13 +39,16 @@ class Option(BaseModel):
     summary: str
 
 
+class PresetOption(Option):
+    replaces: bool  # whether it can use a replacer
+    probes: bool  # whether it has the option `probes`
+
+
 class MethodOption(BaseModel):
     id: str
     summary: str
     cost: str
-    presets: list[Option]
-    replaces: bool  # whether it uses a replacer
-    probes: bool  # whether it has the option `probes`
+    presets: list[PresetOption]
 
 
 class Options(BaseModel):

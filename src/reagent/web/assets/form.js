@@ -23,11 +23,11 @@ export function createRequestForm(form, options) {
 
   // Show, hide, enable and describe the fields that depend on other fields.
   const updateFields = () => {
-    const { presets, replaces, probes: hasProbes, summary } = selectedMethod();
+    const { presets, summary } = selectedMethod();
     setChoices(preset, presets);
     preset.disabled = presets.length < 2;
-    replacer.disabled = !replaces;
-    probes.disabled = !hasProbes || preset.value !== presets[0].id; // only the first preset has this option
+    replacer.disabled = !selectedPreset().replaces;
+    probes.disabled = !selectedPreset().probes;
     systemField.hidden = kind.value !== "chat";
     earlierNote.hidden = kind.value !== "chat" || !earlierMessages.length;
     earlierNote.textContent = `The ${earlierMessages.length} earlier messages of the chat are included.`;
@@ -54,7 +54,7 @@ export function createRequestForm(form, options) {
     const first = { ...commonFields(), method: method.value, ...textOf(preset), ...textOf(replacer), ...numberOf(probes) };
     const other = options.methods.find(({ id }) => id === compare.value);
     if (!other) return [first];
-    return [first, { ...commonFields(), method: other.id, ...(other.replaces ? { replacer: replacer.value } : {}) }];
+    return [first, { ...commonFields(), method: other.id, ...(other.presets[0].replaces ? { replacer: replacer.value } : {}) }];
   };
 
   const fill = (explanation, comparedMethod = "") => {
