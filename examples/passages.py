@@ -30,7 +30,7 @@ why = reagent.explain(
     model,
     prompt + QUESTION,
     target=" goats",
-    prompt_spans=spans,  # only the passages are replaced, not the question
+    prompt_spans=spans,  # only the passages are removed, not the question
     units=["span", "sentence", "word"],
     probes=96,  # shared by the three levels
 )
