@@ -1,12 +1,13 @@
-"""The preset `fast`: balanced probes shared by all targets, and standard errors that cover the truth."""
+"""The preset `leave-one-out`: balanced probes shared by all targets, and standard errors that cover the truth."""
 
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
-from reagent import explain
+import reagent
 from reagent.case import Floats, Ids
 from reagent.errors import InputError
 from reagent.explanation import Explanation
@@ -16,6 +17,8 @@ from reagent.methods.leave_one_out import LeaveOneOut, is_settled
 from reagent.models.huggingface import HuggingFaceModel
 from reagent.testing.planted import WORDS, additive, all_of
 from reagent.testing.scripted import ScriptedModel
+
+explain = partial(reagent.explain, preset="leave-one-out")
 
 PROMPT = " ".join(f"w{i % 12 + 1}" for i in range(24))
 
@@ -42,7 +45,7 @@ def test_planted_causes_come_out_in_their_order(seed: int) -> None:
     why = explain(additive(planted_costs()), PROMPT, target=" w0", replacer="random", probes=96, seed=seed)
     assert [c.position for c in why.top(3)] == [3, 11, 20]
     assert why.effect_unit == "nats"
-    assert why.method["preset"] == "fast"
+    assert why.method["preset"] == "leave-one-out"
 
 
 @pytest.mark.parametrize("probes", [96, 144])  # blocks of two tokens; single tokens with adaptive probes
@@ -249,8 +252,8 @@ def test_settled_means_separated_or_negligibly_different() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"probes": 0}, "`probes` of preset 'fast' must be a whole number from 1 to 1000000, got 0"),
-        ({"ratio": 2}, "`ratio` of preset 'fast'"),
+        ({"probes": 0}, "`probes` of preset 'leave-one-out' must be a whole number from 1 to 1000000, got 0"),
+        ({"ratio": 2}, "`ratio` of preset 'leave-one-out'"),
         ({"response": "p"}, "unknown response 'p'"),
         ({"runs": 3}, "explain has no argument 'runs'"),
     ],

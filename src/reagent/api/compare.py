@@ -101,7 +101,8 @@ def build_requests(
             raise InputError(f"the method {name!r} is given twice: give each once")
         own = unused.pop(name, None) or unused.pop(str(id_), {})
         replacing: dict[str, Any] = {"replacer": replacer, "replacer_options": replacer_options}
-        uses = uses_replacer(make_method(id_, preset, **own)[0])
+        configured = make_method(id_, preset, **own)[0]
+        uses = uses_replacer(configured) or getattr(configured, "removal", "") is None
         requests[name] = ExplainRequest.build(
             prompt, method=id_, preset=preset, options=own, **(replacing if uses else {}), **question
         )

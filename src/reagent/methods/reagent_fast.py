@@ -119,7 +119,9 @@ class ReagentFast:
         search = _Search(self, probes, rng)
         if len(probes.free):
             search.run()
-        return search.attribution()
+        attribution = search.attribution()
+        on_progress(Progress(probes.spent, probes.spent, "probes", partial=attribution))
+        return attribution
 
 
 @dataclass
@@ -155,11 +157,13 @@ class _Target:
         if len(self.single) <= FEW_UNITS:
             return self.shapley[0]
         value, ordered = self.estimate + self.surplus, self.order.units
-        if ordered:
-            gains = np.maximum(isotonic_regression(self.order.gains, increasing=False).x, 0.0)
-            others = np.delete(value, ordered).max(initial=0.0)
-            value = value * min(1.0, gains[-1] / others if others else 1.0) * 0.99
-            value[ordered] = gains * (1 - 1e-3 * np.arange(len(ordered)))  # equal gains keep their order
+        if not ordered:
+            return value
+        steps = (np.array(self.order.gains) + value[ordered]) / 2
+        steps = np.maximum(isotonic_regression(steps, increasing=False).x, 0.0)
+        others = np.delete(value, ordered).max(initial=0.0)
+        value = value * 0.99 * min(1.0, steps[-1] / others if others > 0 else 1.0)
+        value[ordered] = steps * (1 - 1e-3 * np.arange(len(ordered)))  # equal steps keep their order
         return value
 
 
