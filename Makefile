@@ -53,6 +53,8 @@ benchmark: $(STAMP)  ## measure speed and agreement (hours); JSON in docs/benchm
 	$(BIN)/python benchmarks/serving.py > docs/benchmarks/serving.json
 	$(BIN)/python benchmarks/sharing.py > docs/benchmarks/sharing.json
 	$(BIN)/python benchmarks/interrupted.py > docs/benchmarks/interrupted.json
+	$(BIN)/python benchmarks/repeated.py --out docs/benchmarks/repeated.jsonl > docs/benchmarks/repeated.json
+	$(BIN)/python benchmarks/games.py --out docs/benchmarks/games.jsonl > docs/benchmarks/games.json
 	$(BIN)/python benchmarks/documents.py --out docs/benchmarks/documents.json > /dev/null
 	$(if $(INSEQ_PYTHON),$(BIN)/python benchmarks/inseq_comparison.py --inseq-python $(INSEQ_PYTHON) > docs/benchmarks/inseq.json)
 	$(BIN)/python benchmarks/agreement.py --out docs/benchmarks/agreement.json > /dev/null

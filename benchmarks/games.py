@@ -2,9 +2,9 @@
 
     python benchmarks/games.py --split report --out games.jsonl > docs/benchmarks/games.json
 
-The value of a subset is the log-probability of the target when all other units are deleted. All subsets of a prompt are
-scored once and stored in the cache folder; every method reads from them. Planted truths are functions with known Shapley
-values (OR, AND, parity, two of three, OR of ANDs) of 10 or 40 units, with and without noise. Every (game, method,
+The value of a subset is the log-probability of the target when all other units are deleted. All subsets of a prompt
+are scored once and stored in the cache folder; every method reads from them. Planted truths are functions with known
+Shapley values (OR, AND, XOR, two of three, OR of ANDs) of 10 or 40 units, with and without noise. Every (game, method,
 passes, seed) is one line of the file --out, and a rerun skips what is there. Prints JSON.
 """
 
@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -61,9 +62,9 @@ class Game:
 
 def model_games(model: Model, split: str) -> Iterator[Game]:
     for kind, prompts in (("word", WORDS), ("sentence", SENTENCES)):
-        half = len(prompts) // 2
-        for prompt in prompts[:half] if split == "choose" else prompts[half:]:
-            values = np.array(_stored(model, prompt, kind))
+        half, pairs = len(prompts) // 2, list(prompts.items())
+        for prompt, target in pairs[:half] if split == "choose" else pairs[half:]:
+            values = np.array(_stored(model, prompt, target, kind))
             units = len(values).bit_length() - 1
             bits = 1 << np.arange(units)
             yield Game(
@@ -71,20 +72,17 @@ def model_games(model: Model, split: str) -> Iterator[Game]:
             )
 
 
-def _stored(model: Model, prompt: str, unit: str) -> list[float]:
-    """The values of all subsets of the units; the target is the model's own next token."""
+def _stored(model: Model, prompt: str, target: str, unit: str) -> list[float]:
+    """The values of all subsets of the units."""
     folder = cache_folder() / "benchmarks" / "games"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{_file_name(prompt)}-{unit}-{_file_name(str(model.info['id']))}.json"
     if not path.is_file():
         print(f"scoring all subsets of {prompt!r}", file=sys.stderr)
-        case = _grouped(model.case(prompt, max_new_tokens=1), unit).with_logprobs(model)
+        case = _grouped(model.case(prompt, target), unit).with_logprobs(model)
         free, values = Exact().measure_game(model, case, no_proposals(case), np.random.default_rng(0))
-        content = {
-            "prompt": prompt,
-            "target": case.completion,
-            "values": games_of_targets(values, case, free)[0].tolist(),
-        }
+        game = games_of_targets(values, case, free)[0]
+        content = {"prompt": prompt, "target": target, "values": game.tolist()}
         atomic_write(path, json.dumps(content))
     return list(json.loads(path.read_text())["values"])
 
@@ -190,7 +188,7 @@ def correlations(values: Floats, truth: Floats, suffix: str) -> dict[str, float]
 def run(arguments: argparse.Namespace, records: Records) -> None:
     games: list[Game] = []
     if arguments.games in ("model", "all"):
-        games += list(model_games(reagent.load_model(arguments.model), arguments.split))[: arguments.limit]
+        games += islice(model_games(reagent.load_model(arguments.model), arguments.split), arguments.limit)
     if arguments.games in ("planted", "all"):
         seeds = range(arguments.seeds) if arguments.split == "report" else range(100, 100 + arguments.seeds)
         games += [Game(*fields) for fields in planted_games(seeds)][: arguments.limit]

@@ -1,7 +1,7 @@
 """Other packages that estimate importance, each in an environment of its own under the cache folder.
 
-A peer runs `peer_side.py` as a process. Both sides send one JSON object per line. The benchmark sends a job; a peer that
-needs values of the deletion game sends `{"kept": [[0, 1, …], …]}` and gets `{"values": […]}`; at the end it sends
+A peer runs `peer_side.py` as a process. Both sides send one JSON object per line. The benchmark sends a job. A peer
+that needs values of the deletion game sends `{"kept": [[0, 1, …], …]}` and gets `{"values": […]}`. At the end it sends
 `{"scores": […]}` or `{"error": …}`. ContextCite scores texts itself, with the same weights.
 
 The environments see the packages of the running one (torch, transformers, numpy), and hold only what these lack.
@@ -114,7 +114,7 @@ def install(environment: str) -> Path:
     venv.create(folder, with_pip=True, clear=True)
     (own,) = (folder / "lib").glob("python*/site-packages")
     (own / "running_environment.pth").write_text(f"{SITE}\n")
-    command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements]
+    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements]
     process = subprocess.run(command, capture_output=True, text=True, check=False)
     if process.returncode:
         errors = [line for line in process.stderr.splitlines() if line.startswith("ERROR")]

@@ -3,8 +3,8 @@
     python benchmarks/repeated.py --split report --out repeated.jsonl > docs/benchmarks/repeated.json
 
 Every (prompt, method) is one line of the file --out, and a rerun skips what is there; --part 1/2 and --part 2/2 share
-the work between two processes with the same file. Options and constants of our method were chosen on the split `choose`;
-no answer and no template of it is in `report`. Passes are counted as if no score had been read from the cache folder.
+the work between two processes with the same file. The split `choose` is for choosing options, and `report` for
+reporting: they share no answer and no template. Passes are counted as if no score had been read from the cache folder.
 Seconds are those of runs that read nothing from it: --no-cache reads nothing. Prints JSON.
 """
 

@@ -22,8 +22,8 @@ def main() -> None:
     if "scoring" in read:
         plots.cost(read["scoring"], folder / "cost.png")
     for name, write in SECTIONS.items():
-        if name in read:
-            pages.append(write(read[name]))
+        if name in read or name in DESCRIBED:
+            pages.append(write(read.get(name, {})))
     Path(folder.parent / "benchmarks.md").write_text("\n".join(pages), encoding="utf-8")
 
 
@@ -363,6 +363,108 @@ def completeness(results: dict[str, Any]) -> str:
     return "\n".join([*lines, ""])
 
 
+REPEATED_COLUMNS = {
+    "passes": ("forward_passes", 0),
+    "delete": ("del", 1),
+    "keep only": ("keep", 1),
+    "replace": ("rep", 1),
+    "all mentions in the top 5": ("all_in_top", 2),
+    "group of all mentions": ("group_of_all", 2),
+    "false groups": ("false_groups", 2),
+    "sufficient": ("sufficient", 2),
+}
+
+
+def repeated(results: dict[str, Any]) -> str:
+    lines = [
+        "## Facts that are stated several times",
+        "",
+        "`benchmarks/repeated.py` explains prompts of `longra` (the fact is stated once) and `longra_repeated` (twice, three",
+        "times, or two to three times in other words) about capitals, currencies and nationalities whose answer the model",
+        "predicts. The split `choose` is for choosing options. The split `report` has other answers and other templates. All",
+        "methods rank tokens, with equal numbers of forward passes where their designs allow it: the presets of `reagent`,",
+        "occlusion, LIME and Shapley sampling of this package; `FeatureAblation`, `ShapleyValueSampling` and `KernelShap` of",
+        "Captum; `KernelSHAP` and `ProxySPEX` of shapiq; the package context-cite with words as sources; and its estimator",
+        "(LASSO, with half of the tokens deleted) on tokens. Other packages run in environments of their own, which the script",
+        "creates in the cache folder; one that fails is recorded with its error.",
+        "",
+        "    python benchmarks/repeated.py --split report --out docs/benchmarks/repeated.jsonl > docs/benchmarks/repeated.json",
+        "",
+        "Columns: `delete` is the mean drop in log-probability (nats) when the first 1, 2, 3 or 5 tokens are deleted, `replace`",
+        "when they are replaced (replacer `self`, 4 draws); more is better. `keep only` is the mean drop when only the first 3,",
+        "5 or 8 tokens are kept; less is better. A mention counts as found if one of its tokens is among the first five. A",
+        "redundant group is false if it overlaps no mention, or if the fact is stated only once. Intervals are 95 % bootstrap",
+        "intervals of the mean over prompts; the JSON also has those of paired differences.",
+    ]
+    for name, kinds in results.items():
+        if name == "errors":
+            continue
+        for kind, rows in kinds.items():
+            lines += ["", f"{name.capitalize()}: {kind}", "", f"| method | {' | '.join(REPEATED_COLUMNS)} |"]
+            lines.append("|---" * (1 + len(REPEATED_COLUMNS)) + "|")
+            for method, row in rows.items():
+                cells = (_interval(row.get(key), digits) for key, digits in REPEATED_COLUMNS.values())
+                lines.append(f"| {method} | {' | '.join(cells)} |")
+    return "\n".join([*lines, *_failures(results), ""])
+
+
+def games(results: dict[str, Any]) -> str:
+    lines = [
+        "## Exact Shapley values",
+        "",
+        "`benchmarks/games.py` scores all subsets of prompts of 8 to 10 words and of 8 sentences (2⁸ to 2¹⁰ passes; the other",
+        "units are deleted), and computes exact Shapley values from them. Every method reads from the stored values, with 32,",
+        "64 and 128 passes. Planted truths are functions of 10 or 40 units with known Shapley values: OR, AND, XOR, two of three",
+        "and OR of ANDs, without noise and with noise (standard deviation 0.3 nats; an effect is 3 nats). Half of the prompts",
+        "are for choosing options, half for reporting.",
+        "",
+        "    python benchmarks/games.py --split report --out docs/benchmarks/games.jsonl > docs/benchmarks/games.json",
+        "",
+        "The tables show Spearman's and Pearson's correlation with the exact values, and the share of the causes (of a prompt:",
+        "of the three most important units) that are at the top. Values are means over games. The JSON also has the correlations",
+        "of the positive parts: the scores of `reagent` are never negative. A cell is empty if the method needs more passes or",
+        "failed.",
+    ]
+    for split, kinds in results.items():
+        if split == "errors":
+            continue
+        for kind, by_passes in kinds.items():
+            lines += [
+                "",
+                f"{split.capitalize()}: {kind}",
+                "",
+                f"| method | {' | '.join(f'{n} passes' for n in by_passes)} |",
+            ]
+            lines.append("|---" * (1 + len(by_passes)) + "|")
+            for method in dict.fromkeys(name for rows in by_passes.values() for name in rows):
+                cells = (
+                    ", ".join(_mean(rows.get(method, {}).get(key), 2) for key in ("spearman", "pearson", "top"))
+                    for rows in by_passes.values()
+                )
+                lines.append(f"| {method} | {' | '.join(cells)} |")
+    return "\n".join([*lines, *_failures(results), ""])
+
+
+def _mean(cell: dict[str, Any] | None, digits: int) -> str:
+    return "–" if not cell or "mean" not in cell else f"{cell['mean']:.{digits}f}"
+
+
+def _interval(cell: dict[str, Any] | None, digits: int) -> str:
+    """A mean with its bootstrap interval, which is left out for numbers without digits."""
+    mean = _mean(cell, digits)
+    return mean if mean == "–" or not digits else f"{mean} ({cell['low']:.{digits}f} to {cell['high']:.{digits}f})"
+
+
+def _failures(results: dict[str, Any]) -> list[str]:
+    """The different errors, and how many records have each."""
+    counts: dict[str, int] = {}
+    for failure in results.get("errors", ()):
+        text = f"{failure['method']}: `{failure['error']}`"
+        counts[text] = counts.get(text, 0) + failure["count"]
+    lines = [f"- {text} ({count} records)" for text, count in counts.items()]
+    return ["", "Failed:", "", *lines] if lines else []
+
+
 def interrupted(results: dict[str, Any]) -> str:
     same = results["equal_to_an_undisturbed_run"]
     return "\n".join(
@@ -376,10 +478,13 @@ def interrupted(results: dict[str, Any]) -> str:
     )
 
 
+DESCRIBED = ("repeated", "games")  # sections that are written without results too
 SECTIONS = {
     "methods": methods,
     "completeness": completeness,
     "antecedents": antecedents,
+    "repeated": repeated,
+    "games": games,
     "replacers": replacers,
     "scoring": scoring,
     "inseq": inseq,

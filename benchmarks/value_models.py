@@ -103,7 +103,6 @@ class ValueModel:
             row[ids[:end]] = True
             self.meter.add(1, end)
         logprob = self.value(kept[:, : self.units])
-        rank = (
-            np.floor(np.exp(-np.minimum(logprob, 0.0))).astype(np.int64) - 1
-        )  # at most 1/p − 1 tokens are more likely
+        # At most 1/p − 1 other tokens are more likely.
+        rank = np.floor(np.exp(-np.minimum(logprob, 0.0))).astype(np.int64) - 1
         return TargetScores(logprob[:, None], rank[:, None])
