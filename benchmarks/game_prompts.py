@@ -1,4 +1,4 @@
-"""Own prompts of 8 to 10 words and of 8 sentences, and their targets; the first half of each is for choosing options."""
+"""Own prompts of 8 to 10 words and of 8 sentences, with targets; the first half of each is for choosing options."""
 
 WORDS = {
     "Anna from Spain and Maria from Madrid both speak fluent": " Spanish",
