@@ -208,6 +208,7 @@ def run(arguments: argparse.Namespace, records: Records) -> None:
                         game, estimator, passes, arguments.seed
                     ),
                     retry=arguments.retry,
+                    redo=arguments.redo,
                 )
         print(f"{number}/{len(games)} {game.kind}: {game.name}", file=sys.stderr)
     peers.close()
@@ -236,6 +237,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the methods")
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--retry", action="store_true", help="measure records of errors again")
+    parser.add_argument("--redo", action="store_true", help="measure the chosen methods again, as after a change")
     parser.add_argument("--summary", action="store_true", help="only summarize the records")
     arguments = parser.parse_args()
     records = Records(arguments.out, ("split", "kind", "game", "passes", "method", "seed"))

@@ -28,13 +28,13 @@ class Records:
     def rows(self) -> list[Record]:
         return list(self._records.values())
 
-    def add(self, key: Record, measure: Callable[[], Record], *, retry: bool = False) -> Record:
+    def add(self, key: Record, measure: Callable[[], Record], *, retry: bool = False, redo: bool = False) -> Record:
         """The record with this key: the one in the file, or a new one. An exception is recorded as `error`.
 
-        With `retry`, a record of an error is measured again.
+        With `retry`, a record of an error is measured again; with `redo`, every record.
         """
         record = self._records.get(self._key(key))
-        if record is not None and not (retry and "error" in record):
+        if record is not None and not redo and not (retry and "error" in record):
             return record
         begin = time.perf_counter()
         try:

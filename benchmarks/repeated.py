@@ -200,6 +200,7 @@ def run(model: Model, folder: str, arguments: argparse.Namespace, records: Recor
                 key | {"method": name, "seed": arguments.seed},
                 lambda method=method, question=question: measure(question, method),
                 retry=arguments.retry,
+                redo=arguments.redo,
             )
             text = record.get("error") or f"{record['total_seconds']:.1f} s"
             print(f"{number}/{len(examples[part - 1 :: parts])} {example.id}: {name}: {text}", file=sys.stderr)
@@ -253,6 +254,7 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--no-cache", action="store_true", help="compute all scores, to measure seconds")
     parser.add_argument("--retry", action="store_true", help="measure records of errors again")
+    parser.add_argument("--redo", action="store_true", help="measure the chosen methods again, as after a change")
     parser.add_argument("--summary", action="store_true", help="only summarize the records")
     arguments = parser.parse_args()
     records = Records(arguments.out, ("split", "kind", "prompt", "passes", "method", "seed"))
