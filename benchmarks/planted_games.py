@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 from peers import Value
 
-from reagent.case import Floats, Mask
+from reagent.case import Floats, Ids, Mask
 from reagent.methods.exact import all_subsets, shapley_values
 
 STRENGTH, BEST = 3.0, -0.1  # log-probabilities: BEST if the function is 1, BEST − STRENGTH if it is 0
@@ -36,7 +36,7 @@ def planted_games(seeds: Iterable[int]) -> Iterator[tuple[str, str, int, Value, 
                     yield f"{name}, seed {seed}", kind, units, _value(causes, function, noise), truth
 
 
-def _value(causes: Floats, function: Function, noise: float) -> Value:
+def _value(causes: Ids, function: Function, noise: float) -> Value:
     def value(kept: Mask) -> Floats:
         clean = BEST - STRENGTH * (1.0 - function(kept[:, causes]))
         return np.minimum(clean + noise * _noise(kept), -0.01)
