@@ -34,7 +34,7 @@ from reagent.methods.importance_order import ImportanceOrder, OrderSearch
 from reagent.methods.normalization import normalize
 from reagent.methods.probe_set import ProbeSet
 from reagent.methods.redundancy import FoundGroup, Requests, find_complementary, find_redundant
-from reagent.methods.surrogate import Surrogate
+from reagent.methods.surrogate import DENSE, SPARSE, Surrogate
 from reagent.models.base import Model
 from reagent.removal import check_removal, make_remover, require_removal
 from reagent.replacers.base import Proposals
@@ -49,6 +49,8 @@ MAX_SINGLE = 48  # units removed alone; all, if there are no more
 BLOCKS = 12  # the other units are removed in this number of blocks
 SEARCH_PROBES = 52  # for groups and order of one target
 SHARED_SEARCH_PROBES = 96  # for groups and order of all targets, if there are several
+FEW_PROBES = 128  # for at most twelve units
+RESERVE = 12  # of these, for groups and sufficiency
 ROUND = 32  # further probes if the test fails
 KEPT_AGAIN = 0.5  # share of the other units that these keep
 IMPORTANT_SHARE, FEWEST_IMPORTANT = 0.3, 5  # of the units, in the test of sufficiency: the published share
@@ -184,9 +186,8 @@ class _Search:
         return [t for t in self.case.explained_rows if self.probes.before[t]]
 
     def run(self) -> None:
-        if self.units <= FEW_UNITS and not self.probes.remover.is_random and 2**self.units <= self.probes.budget + 1:
-            self.probes.measure(~all_subsets(self.units))
-            self.complete = True
+        if self.units <= FEW_UNITS:
+            self._remove_of_few(min(self.probes.budget, self.method.probes or FEW_PROBES))
         else:
             self._remove_at_random(self._planned_random_probes())
             self.random_probes = self.probes.spent
@@ -211,6 +212,33 @@ class _Search:
 
     # --- probes ---
 
+    def _remove_of_few(self, count: int) -> None:
+        """Probes of a few units: all subsets, or the smallest and largest and then those of any size."""
+        n, is_random = self.units, self.probes.remover.is_random
+        subsets = all_subsets(n)
+        sizes = subsets.sum(1)
+        if not is_random and 2**n <= count + 1:
+            self.probes.measure(subsets)
+            self.complete = True
+            return
+        count -= min(RESERVE, count // 8)
+        edges = [0, 1, n - 1, n] if count < 2 + n * (n + 1) else [0, 1, 2, n - 2, n - 1, n]
+        order = np.concatenate([self.rng.permutation(np.flatnonzero(np.isin(sizes, edges))), self._any_size(sizes)])
+        self.probes.measure(subsets[order[:count]])
+        self.random_probes = self.probes.spent
+        if is_random:
+            self._measure_random(np.full((count, n), 0.5), count - self.probes.spent)
+
+    def _any_size(self, sizes: Ids) -> Ids:
+        """Subsets in random order, each with its complement; every size comes equally often as long as it can."""
+        n = self.units
+        drawn: dict[int, None] = {}
+        for size in self.rng.integers(1, n, size=4 * len(sizes)) if n > 1 else ():
+            some = self.rng.permutation(n)[:size]
+            index = int((1 << some).sum())
+            drawn.update(dict.fromkeys([index, len(sizes) - 1 - index]))
+        return np.array([i for i in drawn if 1 < sizes[i] < n - 1], dtype=np.int64)
+
     def _planned_random_probes(self) -> int:
         doublings = max(0.0, np.log2(self.units / MANY_UNITS))
         planned = RANDOM_PROBES + round(MORE_PROBES * float(doublings))
@@ -219,10 +247,7 @@ class _Search:
     def _remove_at_random(self, count: int) -> None:
         """Probes that keep a share of the units, most of them far from the output."""
         kept = np.resize(SHARES_KEPT, count)[:, None] * np.ones(self.units)
-        if self.units > FEW_UNITS:
-            kept[:, self._near()] = NEAR_KEPT
-        else:
-            kept = np.resize(np.arange(1, self.units) / self.units, count)[:, None] * np.ones(self.units)
+        kept[:, self._near()] = NEAR_KEPT if self.units > FEW_UNITS else 0.5
         self._measure_random(kept, count)
 
     def _measure_random(self, kept: Floats, count: int) -> None:
@@ -276,7 +301,8 @@ class _Search:
         for t in self.rows:
             removed, drops = self.probes.known(t)
             known = self.targets.get(t)
-            surrogate = Surrogate.fit(removed, drops, None if known is None else known.surrogate)
+            priors = DENSE if self.units <= FEW_UNITS else SPARSE
+            surrogate = Surrogate.fit(removed, drops, priors, None if known is None else known.surrogate)
             units = removed.shape[1]
             shapley = surrogate.shapley_values()
             if self.complete:

@@ -22,6 +22,7 @@ regression), not with n.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
@@ -30,10 +31,20 @@ from scipy.optimize import minimize
 from reagent.case import Floats, Mask
 
 FLAT_VARIANCE = 9.0  # of the constant and of the trend, in units of the variance of the drops: almost no shrinkage
-SPARSITY = 3.0  # rate of the exponential prior of the unit variances
-PAIR_VARIANCE = 0.1  # κ
-NOISE_MEDIAN, NOISE_SPREAD = 0.3, 0.5  # of the log-normal prior, in units of the variance of the drops
 MAX_ITERATIONS = 80
+
+
+class Priors(NamedTuple):
+    """Of the variances, in units of the variance of the drops."""
+
+    sparsity: float  # rate of the exponential prior of the unit variances
+    pair_variance: float  # κ
+    noise_median: float  # of the log-normal prior of the noise …
+    noise_spread: float  # … and the standard deviation of its logarithm
+
+
+SPARSE = Priors(3.0, 0.1, 0.3, 0.5)  # many units, few of which matter
+DENSE = Priors(0.1, 1.0, 0.05, 1.0)  # few units, most of which matter, also in pairs
 
 
 @dataclass(frozen=True)
@@ -46,9 +57,12 @@ class Surrogate:
     scale: float
     factor: Floats  # lower Cholesky factor of the covariance of the drops
     weights: Floats  # inverse covariance times the drops, [probes]
+    priors: Priors
 
     @classmethod
-    def fit(cls, removed: Mask, drops: Floats, start: "Surrogate | None" = None) -> "Surrogate":
+    def fit(
+        cls, removed: Mask, drops: Floats, priors: Priors = SPARSE, start: "Surrogate | None" = None
+    ) -> "Surrogate":
         """Estimate the variances from probes [probes, units] and their drops [probes].
 
         `start` is the surrogate of earlier probes, which makes the search shorter.
@@ -58,36 +72,41 @@ class Surrogate:
         y, units = drops / scale, x.shape[1]
         low, high = np.append(np.full(units, -14.0), -7.0), np.append(np.full(units, 3.0), 1.0)  # log-variances
         variance = np.full(units, 4 / units) if start is None else start.variance
-        noise = NOISE_MEDIAN if start is None else start.noise
+        noise = priors.noise_median if start is None else start.noise
         found = minimize(
             _negative_log_posterior,
             np.clip(np.log(np.append(variance, noise)), low, high),
-            args=(x, y),
+            args=(x, y, priors),
             jac=True,
             method="L-BFGS-B",
             bounds=list(zip(low, high, strict=True)),
             options={"maxiter": MAX_ITERATIONS},
         )
         variance, noise = np.exp(found.x[:-1]), float(np.exp(found.x[-1]))
-        return cls._condition(x, y, variance, noise, scale)
+        return cls._condition(x, y, variance, noise, scale, priors)
 
     def with_probes(self, removed: Mask, drops: Floats) -> "Surrogate":
         """The same variances, conditioned on these probes instead."""
-        return self._condition(_centred(removed), drops / self.scale, self.variance, self.noise, self.scale)
+        return self._condition(
+            _centred(removed), drops / self.scale, self.variance, self.noise, self.scale, self.priors
+        )
 
     @classmethod
-    def _condition(cls, x: Floats, y: Floats, variance: Floats, noise: float, scale: float) -> "Surrogate":
-        covariance = _covariance(x, x, variance)[0]
+    def _condition(
+        cls, x: Floats, y: Floats, variance: Floats, noise: float, scale: float, priors: Priors
+    ) -> "Surrogate":
+        covariance = _covariance(x, x, variance, priors)[0]
         covariance[np.diag_indices_from(covariance)] += noise
         factor = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
-        return cls(x, variance, noise, scale, factor, cho_solve((factor, True), y))
+        return cls(x, variance, noise, scale, factor, cho_solve((factor, True), y), priors)
 
     def effects(self, removed: Mask) -> tuple[Floats, Floats]:
         """Drop when each of the given sets is removed, [sets, units], and its standard error."""
         x, origin = _centred(removed), np.full((1, self.x.shape[1]), -0.5)
-        across = _covariance(x, self.x, self.variance)[0] - _covariance(origin, self.x, self.variance)[0]
-        own = _own_variance(x, self.variance) + _own_variance(origin, self.variance)
-        own -= 2 * _covariance(x, origin, self.variance)[0][:, 0]
+        w, priors = self.variance, self.priors
+        across = _covariance(x, self.x, w, priors)[0] - _covariance(origin, self.x, w, priors)[0]
+        own = _own_variance(x, w, priors) + _own_variance(origin, w, priors)
+        own -= 2 * _covariance(x, origin, w, priors)[0][:, 0]
         return self._posterior(across, own)
 
     def shapley_values(self) -> tuple[Floats, Floats]:
@@ -98,9 +117,9 @@ class Surrogate:
 
     def interactions(self) -> Floats:
         """Posterior mean of b_ij, [units, units]: positive for redundant units, whose joint removal costs more."""
-        pairs = PAIR_VARIANCE * np.outer(self.variance, self.variance) * (self.x.T @ (self.x * self.weights[:, None]))
+        pairs = np.outer(self.variance, self.variance) * (self.x.T @ (self.x * self.weights[:, None]))
         np.fill_diagonal(pairs, 0.0)
-        return np.asarray(pairs * self.scale)
+        return np.asarray(self.priors.pair_variance * pairs * self.scale)
 
     def _posterior(self, across: Floats, own: Floats) -> tuple[Floats, Floats]:
         """Mean and standard error of quantities with the given covariance with the drops and prior variance."""
@@ -114,34 +133,36 @@ def _centred(removed: Mask) -> Floats:
     return np.where(removed, 0.5, -0.5)
 
 
-def _covariance(x: Floats, z: Floats, variance: Floats) -> tuple[Floats, Floats]:
+def _covariance(x: Floats, z: Floats, variance: Floats, priors: Priors) -> tuple[Floats, Floats]:
     """Prior covariance of the drops of two lists of sets, without noise, and the part of it from single units."""
     single = (x * variance) @ z.T
     pairs = (single**2 - np.sum(variance**2) / 16) / 2  # x² = ¼, so that Σ w_i² x_i² z_i² is constant
     trend = np.outer(2 * x.mean(1), 2 * z.mean(1))
-    return single + PAIR_VARIANCE * pairs + FLAT_VARIANCE * (1 + trend), single
+    return single + priors.pair_variance * pairs + FLAT_VARIANCE * (1 + trend), single
 
 
-def _own_variance(x: Floats, variance: Floats) -> Floats:
+def _own_variance(x: Floats, variance: Floats, priors: Priors) -> Floats:
     """The diagonal of `_covariance(x, x)`."""
     single = variance.sum() / 4
     pairs = (single**2 - np.sum(variance**2) / 16) / 2
-    return np.asarray(single + PAIR_VARIANCE * pairs + FLAT_VARIANCE * (1 + (2 * x.mean(1)) ** 2))
+    return np.asarray(single + priors.pair_variance * pairs + FLAT_VARIANCE * (1 + (2 * x.mean(1)) ** 2))
 
 
-def _negative_log_posterior(parameters: Floats, x: Floats, y: Floats) -> tuple[float, Floats]:
+def _negative_log_posterior(parameters: Floats, x: Floats, y: Floats, priors: Priors) -> tuple[float, Floats]:
     """Of the logarithms of the unit variances and of the noise, and its gradient."""
     variance, noise = np.exp(parameters[:-1]), float(np.exp(parameters[-1]))
-    covariance, single = _covariance(x, x, variance)
+    covariance, single = _covariance(x, x, variance, priors)
     covariance[np.diag_indices_from(covariance)] += noise
     factor = cho_factor(covariance, lower=True)
     weights, inverse = cho_solve(factor, y), cho_solve(factor, np.eye(len(y)))
-    log_noise = (parameters[-1] - np.log(NOISE_MEDIAN)) / NOISE_SPREAD
-    value = 0.5 * y @ weights + np.log(np.diag(factor[0])).sum() + SPARSITY * variance.sum() + 0.5 * log_noise**2
+    log_noise = (parameters[-1] - np.log(priors.noise_median)) / priors.noise_spread
+    value = 0.5 * y @ weights + np.log(np.diag(factor[0])).sum()
+    value += priors.sparsity * variance.sum() + 0.5 * log_noise**2
     slope = np.outer(weights, weights) - inverse  # twice the derivative of the log-likelihood by the covariance
-    by_variance = np.einsum("ki,ki->i", x, (slope * (1 + PAIR_VARIANCE * single)) @ x)
-    by_variance -= PAIR_VARIANCE * variance * slope.sum() / 16
+    by_variance = np.einsum("ki,ki->i", x, (slope * (1 + priors.pair_variance * single)) @ x)
+    by_variance -= priors.pair_variance * variance * slope.sum() / 16
     gradient = np.append(
-        (SPARSITY - 0.5 * by_variance) * variance, log_noise / NOISE_SPREAD - 0.5 * np.trace(slope) * noise
+        (priors.sparsity - 0.5 * by_variance) * variance,
+        log_noise / priors.noise_spread - 0.5 * np.trace(slope) * noise,
     )
     return float(value), gradient
