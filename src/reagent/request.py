@@ -82,7 +82,7 @@ class ExplainRequest:
         step = check_whole("stride", stride, 1)
         if step > 1 and (target_span is not None or contrast is not None):
             raise InputError(f"`stride` must be 1 where `target_span` or `contrast` is given, got {stride}")
-        configured, info = make_method(method, preset, **_with_removal(options or {}, method, preset, replacer))
+        configured, info = configure_method(method, preset, options or {}, replacer)
         return cls(
             prompt=checked_prompt,
             target=target,
@@ -211,13 +211,14 @@ def choose_replacer(
     return None
 
 
-def _with_removal(
-    options: Mapping[str, Any], method: str | Method, preset: str | None, replacer: str | Replacer
-) -> Mapping[str, Any]:
-    """The options of the method; one that removes as it likes is told to replace where a replacer is named."""
-    configured, _ = make_method(method, preset, **options)
-    undecided = getattr(configured, "removal", "") is None
-    return {**options, "removal": "replace"} if undecided and replacer != "auto" else options
+def configure_method(
+    method: str | Method, preset: str | None, options: Mapping[str, Any], replacer: str | Replacer
+) -> tuple[Method, dict[str, Any]]:
+    """As `make_method`. A method that leaves the kind of removal open replaces units where a replacer is named."""
+    configured, info = make_method(method, preset, **options)
+    if replacer != "auto" and getattr(configured, "removal", "") is None:
+        return make_method(method, preset, **{**options, "removal": "replace"})
+    return configured, info
 
 
 def describe_method(info: Mapping[str, Any]) -> str:

@@ -8,11 +8,11 @@ from reagent.api.explain import run
 from reagent.comparison import Comparison
 from reagent.errors import InputError
 from reagent.methods import Method, Progress
-from reagent.methods.registry import is_method, make_method, uses_replacer
+from reagent.methods.registry import is_method, uses_replacer
 from reagent.models.base import Model
 from reagent.models.load import load_model
 from reagent.replacers import Replacer
-from reagent.request import ExplainRequest
+from reagent.request import ExplainRequest, configure_method
 from reagent.segmentation import Span
 
 NamedProgress = Callable[[str, Progress], None]  # the name of the method, and its progress
@@ -101,8 +101,7 @@ def build_requests(
             raise InputError(f"the method {name!r} is given twice: give each once")
         own = unused.pop(name, None) or unused.pop(str(id_), {})
         replacing: dict[str, Any] = {"replacer": replacer, "replacer_options": replacer_options}
-        configured = make_method(id_, preset, **own)[0]
-        uses = uses_replacer(configured) or getattr(configured, "removal", "") is None
+        uses = uses_replacer(configure_method(id_, preset, own, replacer)[0])
         requests[name] = ExplainRequest.build(
             prompt, method=id_, preset=preset, options=own, **(replacing if uses else {}), **question
         )

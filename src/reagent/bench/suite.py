@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from reagent.errors import FileError, InputError, UnknownNameError
-from reagent.methods import make_method, uses_replacer
+from reagent.methods import uses_replacer
 from reagent.metrics.config import EvaluationConfig
 from reagent.replacers import make_replacer
-from reagent.request import choose_replacer
+from reagent.request import choose_replacer, configure_method
 from reagent.validation import check_integer, with_options
 
 KINDS = ("study", "replacers", "hyperparameters", "convergence", "prompts")
@@ -65,7 +65,7 @@ class MethodConfig:
     @cached_property
     def info(self) -> dict[str, Any]:
         """Provenance: all options of the method and of its replacer."""
-        method, info = make_method(self.method, self.preset, **self.options)
+        method, info = configure_method(self.method, self.preset, self.options, self.replacer)
         if uses_replacer(method):
             info["replacer"] = dict(make_replacer(self.replacer, **self.replacer_options).info)
         return info
@@ -209,7 +209,7 @@ def check(suite: Suite) -> None:
 
 def _check_method(config: MethodConfig, suite: Suite, owner: str) -> None:
     try:
-        method, info = make_method(config.method, config.preset, **config.options)
+        method, info = configure_method(config.method, config.preset, config.options, config.replacer)
         choose_replacer(method, info, config.replacer, config.replacer_options, what_if=False)
     except InputError as error:
         raise InputError(f"{config.label!r} of {owner}: {error}") from error

@@ -13,6 +13,7 @@ from reagent.removal import Remover
 
 BATCH = 64  # probes scored between two reports of progress
 DRAWS = 3  # of replacements, for the effect of one set of units
+DECIMALS = 4  # of a drop in nats: the cut of the batches changes later ones, and the search must not depend on it
 
 
 class Measurement(NamedTuple):
@@ -77,7 +78,7 @@ class ProbeSet:
     def _score(self, removed: Mask) -> None:
         scores = self.remover.score(removed, self.rng.random(removed.shape))
         self.removed = np.concatenate([self.removed, removed])
-        self.drops = np.concatenate([self.drops, self.case.values - scores.value])
+        self.drops = np.concatenate([self.drops, (self.case.values - scores.value).round(DECIMALS)])
         self.ranks = np.concatenate([self.ranks, scores.rank])
         self.on_progress(Progress(self.spent, self.total, "probes"))
 
