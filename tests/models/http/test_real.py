@@ -13,7 +13,7 @@ from reagent.models.huggingface import HuggingFaceModel
 
 pytestmark = pytest.mark.xdist_group("real servers")  # one worker starts them
 
-PROBES: dict[str, Any] = {"max_new_tokens": 1, "replacer": "self", "probes": 32}
+PROBES: dict[str, Any] = {"max_new_tokens": 1, "preset": "leave-one-out", "replacer": "self", "probes": 32}
 
 
 @pytest.fixture(scope="module")
