@@ -59,7 +59,7 @@ def estimate_jobs(jobs: Sequence[Job]) -> Workload:
 
 def _passes(info: Mapping[str, Any], units: float, targets: int) -> float:
     method, preset = info["id"], info.get("preset")
-    if method == "reagent" and preset == "fast":
+    if method == "reagent" and preset in ("fast", "leave-one-out"):
         return float(info["probes"] or (info.get("look", 0) + info["max_probes"]) / 2)
     if method == "reagent":
         steps = info["max_steps"] if not info["stop"] else min(STEPS, info["max_steps"])

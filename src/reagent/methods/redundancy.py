@@ -21,7 +21,7 @@ from reagent.methods.probe_set import ProbeSet
 
 Requests = Generator[list[Mask], None, None]  # sets of units that a search wants to have measured
 
-MAX_REPETITIONS = 3  # repeated words that are tested for one target
+MAX_REPETITIONS = 4  # repeated words that are tested for one target
 MAX_SUSPECTS = 4  # units in the hypothesis of the surrogate
 MAX_MEMBERS = 12
 SIGNIFICANT = 1.5  # standard errors of a Shapley value, from which on a unit is a suspect
@@ -30,6 +30,7 @@ HIDDEN = 0.25  # share of its Shapley value that the single effect of a suspect 
 SMALLEST_EFFECT = 1.0  # nats: a joint effect that is reported
 SMALLEST_SHARE = 0.2  # of the largest effect: a joint effect that is reported
 ENOUGH = 0.4  # redundant: if any one unit stays, at most this share of the joint effect is lost
+REDUNDANT = 0.45  # … and the single effects are together at most this share
 MAX_ALONE, MAX_PARTNERS = 2, 4  # suspects without a group, and the units that each is tested with
 OVERLAP = 1.1  # complementary: the joint effect is at most this multiple of the largest single effect
 COMPARABLE = 0.5  # complementary: each single effect is at least this share of the largest
@@ -60,7 +61,8 @@ def find_redundant(
 ) -> Requests:
     """Test the hypotheses and append the redundant groups to `found`. `interactions` are those of the surrogate."""
     hidden = suspects(single, *shapley)
-    hypotheses = [*repetitions(probes.case, probes.free, shapley[0]), hidden]
+    unseen = shapley[0] - np.maximum(single, 0.0)
+    hypotheses = [*repetitions(probes.case, probes.free, unseen), hidden]
     yield [probes.set_of(units) for units in hypotheses if len(units) > 1]
     for hypothesis in hypotheses:
         yield from _test_hypothesis(probes, target, single, hypothesis, found)
@@ -88,9 +90,9 @@ def _test_hypothesis(
         drops = [probes.result(probes.set_of(rest), target) for rest in fewer]
         rests = np.array([np.inf if drop is None else drop.drop for drop in drops])
         if rests.max() <= ENOUGH * joint.drop:
-            if joint.drop >= SMALLEST_SHARE * max(single.max(initial=0.0), joint.drop):
-                units = sorted(units)
-                total = float(single[units].sum())
+            units = sorted(units)
+            total = float(single[units].sum())
+            if total <= REDUNDANT * joint.drop and joint.drop >= SMALLEST_SHARE * single.max(initial=0.0):
                 found.append(FoundGroup(tuple(units), "redundant", joint.drop, joint.stderr, total))
             return
         units = fewer[int(np.argmax(rests))]
@@ -109,14 +111,14 @@ def find_complementary(probes: ProbeSet, target: int, single: Floats, found: lis
 
 
 def repetitions(case: Case, free: Ids, value: Floats) -> list[list[int]]:
-    """All occurrences of each repeated word before a target, the words with the largest total value first."""
+    """All occurrences of each repeated word, the words with the largest total `value` [units] first."""
     occurrences: dict[str, list[list[int]]] = {}
     for word in _words(case, free[: len(value)]):
         text = "".join(case.units[free[i]].text for i in word).strip().casefold()
         if any(character.isalnum() for character in text):
             occurrences.setdefault(text, []).append(word)
     repeated = [[i for word in words for i in word] for words in occurrences.values() if len(words) > 1]
-    repeated = [units for units in repeated if len(units) <= MAX_MEMBERS and value[units].sum() > 0]
+    repeated = [units for units in repeated if len(units) <= MAX_MEMBERS]
     return sorted(repeated, key=lambda units: -value[units].sum())[:MAX_REPETITIONS]
 
 
