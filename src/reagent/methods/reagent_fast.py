@@ -48,6 +48,7 @@ MANY_UNITS = 64
 MAX_SINGLE = 48  # units removed alone; all, if there are no more
 BLOCKS = 12  # the other units are removed in this number of blocks
 SEARCH_PROBES = 52  # for groups and order of one target
+FEWEST_SEARCH_PROBES = 4  # with fewer, what was found before is kept
 SHARED_SEARCH_PROBES = 96  # for groups and order of all targets, if there are several
 FEW_PROBES = 128  # for at most twelve units
 RESERVE = 12  # of these, for groups and sufficiency
@@ -347,19 +348,19 @@ class _Search:
 
     def _search_target(self, target: _Target, allowance: int) -> Requests:
         before = self.probes.spent
-        target.groups, target.order = [], ImportanceOrder()
-        if self.complete or allowance > 4:
+        if self.complete or allowance > FEWEST_SEARCH_PROBES:
+            target.groups, target.order = [], ImportanceOrder()
             interactions = target.surrogate.interactions()
             yield from find_redundant(
                 self.probes, target.row, target.single, target.shapley, interactions, target.groups
             )
             yield from find_complementary(self.probes, target.row, target.single, target.groups)
-        if len(target.single) > FEW_UNITS:
-            left = max(0, allowance - min(allowance // 2, self.probes.spent - before) - 2)
-            search = OrderSearch(
-                self.probes, target.row, target.surrogate, target.estimate, target.groups, self._ceiling(target.row)
-            )
-            yield from search.run(target.order, left)
+            if len(target.single) > FEW_UNITS:
+                left = max(0, allowance - min(allowance // 2, self.probes.spent - before) - 2)
+                search = OrderSearch(
+                    self.probes, target.row, target.surrogate, target.estimate, target.groups, self._ceiling(target.row)
+                )
+                yield from search.run(target.order, left)
         yield from self._test_sufficiency(target)
 
     def _important(self, target: _Target) -> list[int]:
