@@ -42,13 +42,13 @@ class Gate:
 
 
 def capital_model(gate: Gate | None = None) -> ScriptedModel:
-    """A model that answers "Tokyo" if word 3 is "Japan", and else "Paris"."""
+    """A model that answers "Tokyo" if the text contains "Japan", and else "Paris"."""
 
     def logits(context: Ids) -> Floats:
         if gate is not None:
             gate.wait()
         table = np.zeros((len(context), len(WORDS)))
-        japan = context[:, 3] == 3 if context.shape[1] > 3 else np.zeros(len(context), dtype=bool)
+        japan = (context == WORDS.index("Japan")).any(axis=1)
         table[:, 7], table[:, 8] = 6.0 * japan, 6.0 * ~japan
         return table
 

@@ -113,7 +113,9 @@ def test_partial_results_have_decreasing_standard_errors(tmp_path: Path) -> None
             states.append(state)
             super().publish(state)
 
-    request = ExplainRequest.build(PROMPT, max_new_tokens=1, options={"probes": 64}, replacer="random")
+    request = ExplainRequest.build(
+        PROMPT, max_new_tokens=1, preset="leave-one-out", options={"probes": 64}, replacer="random"
+    )
     queue = JobQueue(capital_model(), ExplanationStore(tmp_path), Limits())
     queue._run_job(RecordedJob("0" * 16, request), jobs.time.monotonic())
     assert states[-1].status is JobStatus.DONE

@@ -106,7 +106,7 @@ def test_the_page_works_with_the_keyboard_alone(page: Page) -> None:
 
 @pytest.mark.usefixtures("slow")
 def test_partial_results_keep_selection_and_focus(page: Page) -> None:
-    submit(page, max_new_tokens="2", probes="4000")
+    submit(page, max_new_tokens="2", preset="leave-one-out", probes="4000")  # a preset that reports after each round
     expect(page.locator("#progress-bars progress[value]")).to_be_visible()
     expect(choices(page)).to_have_count(2)
     choices(page).nth(1).click()
@@ -153,7 +153,7 @@ def test_two_methods_are_shown_side_by_side(page: Page) -> None:
 
 @pytest.mark.usefixtures("slow")
 def test_an_opened_method_stays_open_while_results_arrive(page: Page) -> None:
-    submit(page, compare="lime", probes="4000")
+    submit(page, compare="lime", preset="leave-one-out", probes="4000")
     summary = page.locator("#view .reagent-summary").first
     summary.click()
     token = page.locator("#view .reagent-full .reagent-token").nth(2)

@@ -66,7 +66,7 @@ export function createRequestForm(form, options) {
     choose(method, explanation.method.id);
     updateFields();
     choose(preset, explanation.method.preset);
-    choose(replacer, explanation.replacer?.id);
+    choose(replacer, explanation.replacer?.id ?? "auto");
     choose(unit, explanation.unit ?? "token");
     choose(compare, comparedMethod);
     seed.value = explanation.seed;
