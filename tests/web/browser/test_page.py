@@ -278,6 +278,14 @@ def test_a_dropped_file_is_shown(page: Page) -> None:
     expect(page.locator("#view .reagent-context")).to_have_text("a b!")
 
 
+def test_an_opened_file_without_a_replacer_resets_the_replacer(page: Page) -> None:
+    fill(page, replacer="random")
+    drop(page, ("why.json", replace(make(method={"id": "reagent", "preset": "fast"}), replacer=None).to_json()))
+    expect(page.locator("#preset")).to_have_value("fast")
+    expect(page.locator("#replacer")).to_be_enabled()
+    expect(page.locator("#replacer")).to_have_value("auto")
+
+
 def linked(page: Page) -> list[str]:
     return page.locator("#view .reagent-token.reagent-linked").all_text_contents()
 
