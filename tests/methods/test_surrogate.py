@@ -75,3 +75,11 @@ def test_constant_drops_have_no_effects() -> None:
     values, errors = Surrogate.fit(removed, np.zeros(20)).shapley_values()
     assert np.isfinite(errors).all()
     assert values == pytest.approx(np.zeros(6))
+
+
+def test_many_probes_are_fitted_in_part_and_all_used() -> None:
+    removed = random_sets(700, 8)
+    drops = redundant_pair(removed) + np.random.default_rng(1).normal(0, 0.5, 700)
+    many, few = (Surrogate.fit(removed[:count], drops[:count]) for count in (700, 100))
+    assert len(many.x) == 700
+    assert (many.shapley_values()[1] < few.shapley_values()[1]).all()

@@ -36,7 +36,6 @@ class ProbeSet:
     removed: Mask = field(init=False)  # [probes, free units]
     drops: Floats = field(init=False)  # [probes, targets]
     ranks: Ids = field(init=False)  # [probes, targets]
-    total: int = field(init=False)  # for progress: may decrease when the search ends early
 
     def __post_init__(self) -> None:
         outputs = len(self.case.output)
@@ -44,7 +43,6 @@ class ProbeSet:
         self.before = np.searchsorted(self.free, len(self.case.input) + np.arange(outputs))  # free units before targets
         self.removed = np.empty((0, len(self.free)), dtype=np.bool_)
         self.drops, self.ranks = np.empty((0, outputs)), np.empty((0, outputs), dtype=np.int64)
-        self.total = self.budget
         self._rows: dict[bytes, list[int]] = {}
 
     @property
@@ -80,7 +78,11 @@ class ProbeSet:
         self.removed = np.concatenate([self.removed, removed])
         self.drops = np.concatenate([self.drops, (self.case.values - scores.value).round(DECIMALS)])
         self.ranks = np.concatenate([self.ranks, scores.rank])
-        self.on_progress(Progress(self.spent, self.total, "probes"))
+        self.report()
+
+    def report(self) -> None:
+        """Report the progress."""
+        self.on_progress(Progress(self.spent, self.budget, "probes"))
 
     def result(self, removed: Mask, target: int) -> Measurement | None:
         """What was measured for a set and a target; None if the set was not scored."""

@@ -300,6 +300,7 @@ class _Search:
     def _estimate(self) -> None:
         """Fit the surrogate of every target to all probes."""
         for t in self.rows:
+            self.probes.report()  # a fit takes a while, and a caller may want to stop
             removed, drops = self.probes.known(t)
             known = self.targets.get(t)
             priors = DENSE if self.units <= FEW_UNITS else SPARSE
@@ -397,7 +398,7 @@ class _Search:
     # --- the result ---
 
     def _report(self) -> None:
-        self.probes.on_progress(Progress(self.probes.spent, self.probes.total, "probes", partial=self.attribution()))
+        self.probes.on_progress(Progress(self.probes.spent, self.probes.budget, "probes", partial=self.attribution()))
 
     def attribution(self) -> Attribution:
         case, rows = self.case, range(len(self.case.output))
