@@ -36,7 +36,7 @@ def to_shapiq(explanation: Explanation, target: int = 0, values: str | None = No
     is_single = values == "effects" and explanation.method.get("id") in SINGLE_EFFECTS
     pairs = _pairs(explanation, target) if is_single else {}
     singles: dict[tuple[int, ...], float] = {(i,): float(value) for i, value in enumerate(row)}
-    return _shapiq().InteractionValues(
+    exported: InteractionValues = _shapiq().InteractionValues(
         singles | pairs,
         index="Co-Moebius" if is_single else "SV",
         n_players=units,
@@ -45,13 +45,13 @@ def to_shapiq(explanation: Explanation, target: int = 0, values: str | None = No
         estimated=explanation.method.get("id") != "exact",
         estimation_budget=explanation.cost.forward_passes,
     )
+    return exported
 
 
 def _pairs(explanation: Explanation, target: int) -> dict[tuple[int, ...], float]:
     """The interaction of each pair of units whose joint effect was measured."""
-    groups: Any = getattr(explanation, "groups", ())
-    own = groups[target] if target < len(groups) else ()
-    return {tuple(sorted(g.units)): float(g.single - g.effect) for g in own if len(g.units) == 2}
+    groups = explanation[target].groups
+    return {group.units: float(group.single - group.effect) for group in groups if len(group.units) == 2}
 
 
 def _shapiq() -> Any:
