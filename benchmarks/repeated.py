@@ -186,7 +186,11 @@ def measure(question: Question, method: Method) -> Record:
 def run(model: Model, folder: str, arguments: argparse.Namespace, records: Records) -> None:
     prompts = load_prompts(model, arguments.split, arguments.size)
     chosen = {name: m for name, m in methods(arguments.passes).items() if _is_chosen(name, arguments.methods)}
-    examples = [(kind, e) for kind, some in prompts.items() for e in some[arguments.skip :][: arguments.limit]]
+    last = None if arguments.limit is None else arguments.skip + arguments.limit
+    numbered = [
+        (number, kind, e) for kind, some in prompts.items() for number, e in enumerate(some[arguments.skip : last])
+    ]
+    examples = [(kind, e) for _, kind, e in sorted(numbered, key=lambda one: one[0])]  # all kinds grow together
     part, parts = map(int, arguments.part.split("/"))
     peers, scores = Peers(), cache_folder() / "benchmarks" / "scores"
     scores.mkdir(parents=True, exist_ok=True)
@@ -247,7 +251,9 @@ def main() -> None:
     parser.add_argument("--split", choices=SPLITS, default="report")
     parser.add_argument("--passes", type=int, default=128)
     parser.add_argument("--size", type=int, default=15, help="prompts of each kind")
-    parser.add_argument("--skip", type=int, default=0, help="leave out the first prompts of each kind, as those seen before")
+    parser.add_argument(
+        "--skip", type=int, default=0, help="leave out the first prompts of each kind, as those seen before"
+    )
     parser.add_argument("--limit", type=int, help="only this number of prompts of each kind")
     parser.add_argument("--methods", help="only methods whose names start like this, separated by ';'")
     parser.add_argument("--part", default="1/1", help="2/3: every third prompt, from the second on")
