@@ -6,6 +6,7 @@ reagent_paper.py   ReAGent as published
 reagent_fast.py    ReAGent from random removal, single and joint effects, and a test of sufficiency
 probe_set.py       all probes of one explanation
 surrogate.py       a sparse model of the drops: effects, Shapley values, standard errors
+single_effects.py  the effect of each unit alone, from removals of single units and of blocks
 redundancy.py      groups of units that act together
 importance_order.py  the order of importance, measured
 leave_one_out.py   single effects of replacement from shared, balanced probes

@@ -1,47 +1,45 @@
 """The order of importance, measured: which units cost most when removed, and carry most when kept alone.
 
-The order grows from the most important unit on. A step considers the units that the surrogate and their own effects
-favour. It measures two texts for each: without the units ordered so far and this one, and with only these. The unit
-with the best sum of loss and gain is appended. A redundant group may also be appended as a whole, because removing its
-units costs something only together. The two paths are the curves of comprehensiveness and sufficiency (DeYoung et al.,
-2020), so the order is as faithful as it can be measured to be.
+An order of up to eight units is judged by two curves: the drop when its first 1, 2, 3 and 5 units are removed
+(comprehensiveness), and the drop when only its first 3, 5 and 8 units are kept (sufficiency; DeYoung et al., 2020). The
+surrogate predicts both for any order, so the best order is found without the model, by moving one unit at a time. Then
+the texts of the best orders are measured, and what was measured replaces what was predicted. This is repeated until
+every text of the best order is measured.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 
-from reagent.case import Floats, Mask
+from reagent.case import Floats, Ids, Mask
 from reagent.methods.probe_set import ProbeSet
 from reagent.methods.redundancy import FoundGroup, Requests
 from reagent.methods.surrogate import Surrogate
 
-CANDIDATES = 3  # measured in each step
-MAX_UNITS = 8  # ordered by measurement
-KEEP_WEIGHT = 1.5  # of the gain when units are kept, relative to the loss when they are removed
-ESTIMATE_WEIGHT = 0.4  # of the estimate of a unit, relative to that loss: idiosyncrasies of one text count less
-
-Move = tuple[int, ...]  # units that are appended together
-
-
-class Paths(NamedTuple):
-    """Drops along the two paths: without the ordered units, and with only these."""
-
-    removed: float
-    kept: float
-
-    def gain(self, later: "Paths", keep_weight: float) -> float:
-        """Loss when removed plus gain when kept, from here to a later point."""
-        return later.removed - self.removed + keep_weight * (self.kept - later.kept)
+LENGTH = 8  # units in the order
+REMOVED = (1, 2, 3, 5)  # numbers of first units that are removed …
+KEPT = (3, 5, 8)  # … and that are kept alone
+KEEP_WEIGHT = 0.7  # of the drop when units are kept, relative to the drop when they are removed
+ESTIMATE_WEIGHT = 0.4  # of the estimates of the units, relative to these drops: oddities of one text count less
+GROUP_WEIGHT = 0.6  # … and of the surplus of their groups
+TOGETHER = 1.0  # nats for an order whose first units contain a redundant group as a whole
+FIRST_UNITS = 5
+POOL = 20  # units that the order may contain
+SMALLEST, SMALLEST_POOL, SMALLEST_TEXTS = 3, 10, 16  # texts of three units are hard to predict: these are measured
+BATCH = 12  # texts measured at once
+TIE = 1e-3
+MOVES = 30  # of one unit, from the first order to the best
 
 
 @dataclass
 class ImportanceOrder:
-    """The units ordered so far, and what each step added."""
+    """The ordered units, and what each of them added."""
 
     units: list[int] = field(default_factory=list)
-    gains: list[float] = field(default_factory=list)  # mean of the loss when removed and the gain when kept, per unit
+    gains: list[float] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -56,53 +54,137 @@ class OrderSearch:
     target: int
     surrogate: Surrogate
     estimate: Floats  # the value of each unit so far, [units]
+    surplus: Floats  # its share of the effects of its groups, [units]
     groups: list[FoundGroup]
     ceiling: float
 
     def run(self, order: ImportanceOrder, allowance: int) -> Requests:
         """Fill `order` with at most `allowance` probes."""
-        yield [self.probes.all_but((), self.target)]
-        now, end = self._measured(order.units, ()), self.probes.spent + allowance
-        while now is not None and len(order.units) < min(MAX_UNITS, len(self.estimate)):
-            moves = self._best_moves(order.units, now)
-            wanted = [text for move in moves for text in self._texts(order.units, move)]
-            cost = sum(self.probes.result(text, self.target) is None for text in wanted)
-            if cost > min(end - self.probes.spent, self.probes.remaining):
-                return
+        left = allowance // self.probes.draws
+        wanted = self._smallest()[:left]
+        while wanted:
             yield wanted
-            measured = [self._measured(order.units, move) for move in moves]
-            gains = [-np.inf if m is None else self._gain(now, m, mv) for m, mv in zip(measured, moves, strict=True)]
-            best = int(np.argmax(gains))
-            later, move = measured[best], sorted(moves[best], key=lambda unit: -self.estimate[unit])
-            if later is None:
-                return
-            order.units += move
-            order.gains += [now.gain(later, 1.0) / 2 / len(move)] * len(move)
-            now = later
+            left -= len(wanted)
+            judge = self._judge()
+            best = judge.best(self.pool, [np.array(order.units or self.pool[: self.length]), self.pool[: self.length]])
+            order.units, order.gains = best.tolist(), judge.gains(best)
+            wanted = judge.unknown_texts(best, self.pool)[: min(BATCH, left, self.probes.remaining)]
 
-    def _best_moves(self, units: list[int], now: Paths) -> list[Move]:
-        """The moves with the largest expected gain."""
-        left = [tuple(i for i in group.units if i not in units) for group in self.groups if group.kind == "redundant"]
-        single = [(i,) for i in range(len(self.estimate)) if i not in units]
-        moves = list(dict.fromkeys([*single, *(move for move in left if move)]))
-        texts = [self._texts(units, move) for move in moves]
-        surrogate, n = self.surrogate.with_probes(*self.probes.known(self.target)), len(self.estimate)
-        removed, kept = (surrogate.effects(np.array(column)[:, :n])[0] for column in zip(*texts, strict=True))
-        expected = [Paths(r, min(k, self.ceiling)) for r, k in zip(removed, kept, strict=True)]
-        gains = [self._gain(now, later, move) for later, move in zip(expected, moves, strict=True)]
-        return [moves[i] for i in np.argsort(-np.array(gains), kind="stable")[:CANDIDATES]]
+    @property
+    def length(self) -> int:
+        return min(LENGTH, len(self.estimate))
 
-    def _gain(self, now: Paths, later: Paths, move: Move) -> float:
-        """The gain of a move for each of its units."""
-        estimate = ESTIMATE_WEIGHT * float(self.estimate[list(move)].sum())
-        return (now.gain(later, KEEP_WEIGHT) + estimate) / len(move)
+    @cached_property
+    def pool(self) -> Ids:
+        """The units with the largest values so far."""
+        return np.argsort(-(self.estimate + self.surplus), kind="stable")[:POOL]
 
-    def _texts(self, units: list[int], move: Move) -> tuple[Mask, Mask]:
-        """The removal of `units` and the move, and the removal of everything else."""
-        chosen = [*units, *move]
-        return self.probes.set_of(chosen), self.probes.all_but(chosen, self.target)
+    def _smallest(self) -> list[Mask]:
+        """The removals that leave three units of the first ones, those with the smallest predicted drop first."""
+        sets = combinations(self.pool[:SMALLEST_POOL].tolist(), SMALLEST)
+        texts = np.array([self.probes.all_but(units, self.target) for units in sets])
+        drops = self.surrogate.mean_effects()(texts[:, : len(self.estimate)])
+        best = texts[np.argsort(drops, kind="stable")[:SMALLEST_TEXTS]]
+        return [text for text in best if self.probes.result(text, self.target) is None]
 
-    def _measured(self, units: list[int], move: Move) -> Paths | None:
-        """What was measured for both texts; None if one is missing."""
-        removed, kept = (self.probes.result(text, self.target) for text in self._texts(units, move))
-        return None if removed is None or kept is None else Paths(removed.drop, min(kept.drop, self.ceiling))
+    def _judge(self) -> "_Judge":
+        return _Judge(self, self.surrogate.with_probes(*self.probes.known(self.target)))
+
+
+class _Judge:
+    """The value of orders, from what was measured so far."""
+
+    def __init__(self, search: OrderSearch, surrogate: Surrogate) -> None:
+        self.search, self.n = search, len(search.estimate)
+        self.predict = surrogate.mean_effects()
+        self.measured = search.probes.measured_drops(search.target)
+        places = np.arange(search.length)
+        self.weight = (places[:, None] < REMOVED).mean(1) + KEEP_WEIGHT * (places[:, None] < KEPT).mean(1)
+        self.weight -= TIE * places  # places between two measured numbers of units
+        self.prior = (ESTIMATE_WEIGHT * search.estimate + GROUP_WEIGHT * search.surplus) / 2
+
+    def best(self, pool: Ids, starts: Sequence[Ids]) -> Ids:
+        """The best order that is reached from one of the given ones by moving one unit at a time."""
+        found = [self._improve(np.asarray(start), pool) for start in starts]
+        return found[int(np.argmax(self.values(np.array(found))))]
+
+    def _improve(self, order: Ids, pool: Ids) -> Ids:
+        value = self.values(order[None])[0]
+        for _ in range(MOVES):
+            near = _neighbours(order, pool)
+            values = self.values(near)
+            first = int(np.argmax(values))
+            if values[first] <= value + 1e-9:
+                break
+            order, value = near[first], values[first]
+        return order
+
+    def values(self, orders: Ids) -> Floats:
+        """The value of each order, [orders, length]."""
+        first = _first_units(orders, self.n)
+        removed = [self.drops(first[:, k - 1]) for k in REMOVED if k <= first.shape[1]]
+        kept = [np.minimum(self.drops(~first[:, k - 1]), self.search.ceiling) for k in KEPT if k <= first.shape[1]]
+        value = np.mean(removed, axis=0) + self.prior[orders] @ self.weight
+        if kept:
+            value -= KEEP_WEIGHT * np.mean(kept, axis=0)
+        shown = first[:, min(FIRST_UNITS, first.shape[1]) - 1]
+        largest = max(float(self.search.estimate.max(initial=0.0)), 1e-9)
+        for group in self.search.groups:
+            if group.kind == "redundant" and len(group.units) < FIRST_UNITS:
+                value += TOGETHER * min(1.0, group.surplus / largest) * shown[:, list(group.units)].all(1)
+        return np.asarray(value)
+
+    def drops(self, sets: Mask) -> Floats:
+        """The drop of each set: measured, or else predicted."""
+        drops = self.predict(sets)
+        for i, row in enumerate(sets):
+            drops[i] = self.measured.get(row.tobytes(), drops[i])
+        return drops
+
+    def unknown_texts(self, best: Ids, pool: Ids) -> list[Mask]:
+        """Texts of the best order that were not measured, then those of its best neighbours; none if all of its are."""
+        texts = self._texts(best)
+        if not texts:
+            return []
+        near = _neighbours(best, pool)
+        for i in np.argsort(-self.values(near), kind="stable"):
+            if len(texts) >= BATCH:
+                break
+            texts |= self._texts(near[i])
+        return list(texts.values())
+
+    def _texts(self, order: Ids) -> dict[bytes, Mask]:
+        probes, target = self.search.probes, self.search.target
+        units = order.tolist()
+        rows = [probes.all_but(units[:k], target) for k in KEPT if k <= len(units)]
+        rows += [probes.set_of(units[:k]) for k in REMOVED if k <= len(units)]
+        return {row.tobytes(): row for row in rows if probes.result(row, target) is None}
+
+    def gains(self, order: Ids) -> list[float]:
+        """What each unit of the order adds: the mean of the loss when removed and the gain when kept.
+
+        Units between two measured numbers of units share what they add together.
+        """
+        ends = sorted({k for k in (*REMOVED, *KEPT) if k < len(order)} | {len(order)})
+        first = _first_units(order[None], self.n)[0][np.array(ends) - 1]
+        removed, kept = self.drops(first), np.minimum(self.drops(~first), self.search.ceiling)
+        nothing = min(self.drops(np.ones((1, self.n), np.bool_))[0], self.search.ceiling)
+        sizes = np.diff(ends, prepend=0)
+        gains = (np.diff(removed, prepend=0.0) - np.diff(kept, prepend=nothing)) / 2 / sizes
+        return np.repeat(gains, sizes).tolist()
+
+
+def _first_units(orders: Ids, n: int) -> Mask:
+    """The first 1, 2, … units of each order, [orders, length, units]."""
+    marked = np.zeros((*orders.shape, n), dtype=np.bool_)
+    np.put_along_axis(marked, orders[:, :, None], True, axis=2)
+    return np.logical_or.accumulate(marked, axis=1)
+
+
+def _neighbours(order: Ids, pool: Ids) -> Ids:
+    """The orders that differ in the place of one unit of the pool."""
+    found = []
+    for unit in dict.fromkeys([*order.tolist(), *pool.tolist()]):
+        others = [other for other in order.tolist() if other != unit]
+        found += [[*others[:place], unit, *others[place:]][: len(order)] for place in range(len(order))]
+    return np.array(found)

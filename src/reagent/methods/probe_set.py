@@ -95,6 +95,16 @@ class ProbeSet:
         noise = 0.0 if not self.remover.is_random else float("inf") if stderr is None else float(stderr)
         return Measurement(float(mean), noise, int(np.median(self.ranks[rows, target])))
 
+    def measured_drops(self, target: int) -> dict[bytes, float]:
+        """The mean drop of every measured set of units before a target; a key is the row of the set as bytes."""
+        before = self.before[target]
+        drops = {np.zeros(before, np.bool_).tobytes(): 0.0}
+        for rows in self._rows.values():
+            row = self.removed[rows[0]]
+            if not row[before:].any():
+                drops[row[:before].tobytes()] = float(self.drops[rows, target].mean())
+        return drops
+
     def set_of(self, units: Sequence[int]) -> Mask:
         """A set of free units as a row."""
         row = np.zeros(len(self.free), dtype=np.bool_)

@@ -8,7 +8,8 @@ preset keeps both ideas, and adds the measurements that tell *how* the tokens ma
    probes that grows with the number of causes and with log n. It is the estimator of ContextCite (Cohen-Wang et al.,
    2024) with mixed shares and a Bayesian fit. Units near the output are removed less often, because a text that no
    longer asks the question tells nothing about its facts.
-2. Single effects. Each unit that may matter is removed alone from the unchanged text (necessity).
+2. Single effects. Each unit that may matter is removed alone from the unchanged text (necessity), the others in blocks
+   (single_effects.py).
 3. Groups. Sets of units that act together are removed jointly (redundancy.py).
 4. Order and sufficiency. The order of importance is measured from both ends (importance_order.py). The search ends when
    the important units alone carry the answer: the published stopping condition. Otherwise it takes further probes that
@@ -19,6 +20,7 @@ With at most twelve units the scores are Shapley values; all subsets are measure
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,7 @@ from reagent.methods.importance_order import ImportanceOrder, OrderSearch
 from reagent.methods.normalization import normalize
 from reagent.methods.probe_set import ProbeSet
 from reagent.methods.redundancy import FoundGroup, Requests, find_complementary, find_redundant
+from reagent.methods.single_effects import count_blocks, estimate_single_effects
 from reagent.methods.surrogate import DENSE, SPARSE, Surrogate
 from reagent.models.base import Model
 from reagent.removal import check_removal, make_remover, require_removal
@@ -45,8 +48,7 @@ NEAR_UNITS, NEAR_KEPT = 5, 0.8  # units directly before the output, and how ofte
 RANDOM_PROBES = 48  # for up to MANY_UNITS units …
 MORE_PROBES = 16  # … and this number more for each doubling
 MANY_UNITS = 64
-MAX_SINGLE = 48  # units removed alone; all, if there are no more
-BLOCKS = 12  # the other units are removed in this number of blocks
+MAX_SINGLE = 16  # units removed alone
 SEARCH_PROBES = 52  # for groups and order of one target
 FEWEST_SEARCH_PROBES = 4  # with fewer, what was found before is kept
 SHARED_SEARCH_PROBES = 96  # for groups and order of all targets, if there are several
@@ -179,6 +181,7 @@ class _Search:
         self.units = len(probes.free)
         self.targets: dict[int, _Target] = {}
         self.complete = False  # all subsets were measured
+        self.blocks: list[Mask] = []  # of units that were not removed alone
         self.random_probes = 0  # the first ones
 
     @property
@@ -266,9 +269,9 @@ class _Search:
         return np.arange(max(0, prompt - min(NEAR_UNITS, prompt // 6)), self.units)
 
     def _remove_single(self) -> None:
-        """Remove units alone: all, or those that may matter; the others in blocks."""
+        """Remove the units that may matter alone, and the others in blocks."""
         limit = self.probes.remaining if self.method.probes is None else round(0.7 * self.probes.remaining)
-        limit = max(1, min(MAX_SINGLE, limit // self.probes.draws))
+        limit = max(1, min(MAX_SINGLE, limit // self.probes.draws - count_blocks(self.units)))
         units = np.arange(self.units)
         if self.units > limit:
             self._estimate()
@@ -278,12 +281,11 @@ class _Search:
                 interest[: len(value)] = np.maximum(interest[: len(value)], value / max(value.max(), 1e-9))
             interest[self._near()] += 0.5
             units = np.argsort(-interest, kind="stable")[:limit]
-        singles = np.array([self.probes.set_of([int(unit)]) for unit in units])
-        self.probes.measure(singles, self.probes.draws)
-        others = np.setdiff1d(np.arange(self.units), units)
-        if len(others) and self.method.probes is None:
-            blocks = np.array_split(self.rng.permutation(others), min(BLOCKS, len(others)))
-            self.probes.measure(np.array([self.probes.set_of(block.tolist()) for block in blocks]))
+        others = self.rng.permutation(np.setdiff1d(np.arange(self.units), units))
+        blocks = np.array_split(others, count_blocks(len(others))) if len(others) else []
+        self.blocks = [self.probes.set_of(block.tolist()) for block in blocks]
+        singles = [self.probes.set_of([int(unit)]) for unit in units]
+        self.probes.measure(np.array([*singles, *self.blocks]), self.probes.draws)
 
     def _remove_others(self, rows: Sequence[int], count: int) -> None:
         """Probes that keep the important units of a target and remove a random part of the others."""
@@ -310,11 +312,8 @@ class _Search:
             if self.complete:
                 game = games_of_targets(self._all_values(), self.case, self.probes.free)[t]
                 shapley = shapley_values(game), np.zeros(units)
-            single, stderr = surrogate.effects(np.eye(units, dtype=np.bool_))
-            for i in range(units):
-                measured = self.probes.result(self.probes.set_of([i]), t)
-                if measured is not None and np.isfinite(measured.stderr):
-                    single[i], stderr[i] = measured.drop, measured.stderr
+            expected = surrogate.effects(np.eye(units, dtype=np.bool_))
+            single, stderr = estimate_single_effects(self.probes, t, self.blocks, expected)
             target = _Target(t, surrogate, single, stderr, shapley)
             if known is not None:
                 target.groups, target.order, target.sufficiency = known.groups, known.order, known.sufficiency
@@ -348,21 +347,32 @@ class _Search:
                 self.probes.measure(np.array(wanted), self.probes.draws)
 
     def _search_target(self, target: _Target, allowance: int) -> Requests:
-        before = self.probes.spent
         if self.complete or allowance > FEWEST_SEARCH_PROBES:
             target.groups, target.order = [], ImportanceOrder()
-            interactions = target.surrogate.interactions()
-            yield from find_redundant(
-                self.probes, target.row, target.single, target.shapley, interactions, target.groups
-            )
-            yield from find_complementary(self.probes, target.row, target.single, target.groups)
+            for wanted in self._find_groups(target):
+                allowance -= len(wanted) * self.probes.draws
+                yield wanted
             if len(target.single) > FEW_UNITS:
-                left = max(0, allowance - min(allowance // 2, self.probes.spent - before) - 2)
                 search = OrderSearch(
-                    self.probes, target.row, target.surrogate, target.estimate, target.groups, self._ceiling(target.row)
+                    self.probes,
+                    target.row,
+                    target.surrogate,
+                    target.estimate,
+                    target.surplus,
+                    target.groups,
+                    self._ceiling(target.row),
                 )
-                yield from search.run(target.order, left)
+                yield from search.run(target.order, max(1, allowance - FEWEST_SEARCH_PROBES))
         yield from self._test_sufficiency(target)
+
+    def _find_groups(self, target: _Target) -> Requests:
+        interactions = target.surrogate.interactions()
+        searches = (
+            find_redundant(self.probes, target.row, target.single, target.shapley, interactions, target.groups),
+            find_complementary(self.probes, target.row, target.single, target.groups),
+        )
+        for wanted in chain(*searches):
+            yield [row for row in wanted if self.probes.result(row, target.row) is None]
 
     def _important(self, target: _Target) -> list[int]:
         """The units that the test of sufficiency keeps, the most important first."""

@@ -21,6 +21,7 @@ The number of probes that the surrogate needs grows with the number of units tha
 regression), not with n.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -112,6 +113,22 @@ class Surrogate:
         own = _own_variance(x, w, priors) + _own_variance(origin, w, priors)
         own -= 2 * _covariance(x, origin, w, priors)[0][:, 0]
         return self._posterior(across, own)
+
+    def mean_effects(self) -> Callable[[Mask], Floats]:
+        """A function that predicts the drops of many sets, [sets, units], faster than `effects`."""
+        units, w, z, alpha = self.x.shape[1], self.variance, self.x, self.weights
+        linear = w * (z.T @ alpha) + FLAT_VARIANCE * (2 * z.mean(1) @ alpha) * 2 / units
+        scaled = z * w
+        pairs = self.priors.pair_variance / 2 * (scaled.T @ (scaled * alpha[:, None]))
+        linear, pairs = linear * self.scale, pairs * self.scale
+        origin = np.full(units, -0.5)
+        offset = origin @ linear + origin @ pairs @ origin
+
+        def predict(removed: Mask) -> Floats:
+            x = _centred(removed)
+            return np.asarray(x @ linear + ((x @ pairs) * x).sum(1) - offset)
+
+        return predict
 
     def shapley_values(self) -> tuple[Floats, Floats]:
         """The Shapley value of each unit, in the unit of the drops, and its standard error."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 LOGITS_IN_CACHE = 2**20  # logits that are read twice while they are in the processor's cache
-PASS_COST = 128  # tokens that a processor reads in the fixed time of one pass
+PASS_COST = 48  # tokens that a processor reads in the fixed time of one pass
 
 
 class HuggingFaceModel:
@@ -102,8 +102,8 @@ class HuggingFaceModel:
 
     @cached_property
     def _ordinary(self) -> tuple[Ids, tuple[str, ...]]:
-        texts = self._codec.token_texts.items()
-        kept = {i: text for i, text in texts if i < self._adapter.vocabulary_size and is_ordinary(text)}
+        size = self._adapter.vocabulary_size
+        kept = {i: text for i, text in self._codec.token_texts.items() if i < size and is_ordinary(text)}
         return np.array(list(kept), dtype=np.int64), tuple(kept.values())
 
     def clear_cache(self) -> None:

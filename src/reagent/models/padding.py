@@ -3,14 +3,19 @@
 There are two useful orders. Sorted by length, the rows of a batch need little padding. Sorted by the length of the
 shared prefix, as in `prefix_cache`, the rows of a batch have more computed already. Texts with one unit left out are
 cheaper in the second order, texts with many units left out in the first. Both plans are made, and the cheaper is used.
+The network computes logits at the same places of all rows, so rows that end at many places cost more.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from reagent.case import Floats, Ids
+from reagent.case import Ids
 from reagent.models.prefix_cache import COPIES, Batch, leading_agreement
+
+LOGITS_COST = 0.4  # of a place, in tokens; measured with the bundled model
+MOST_PASS_COST = 1e9  # large batches at any price
 
 
 def pad_right(sequences: Sequence[Ids], lengths: Ids) -> Ids:
@@ -30,8 +35,9 @@ def plan_ragged(
 ) -> list[Batch]:
     """Cut [n, longest] sequences, of which row i ends before its largest position, into batches.
 
-    A batch holds at most `tokens_at_once` tokens and logits at `positions_at_once` places. It is divided further
-    where that saves more tokens than one more pass costs. With `sharing`, it continues a prefix that its rows share.
+    A batch holds at most `tokens_at_once` tokens and logits at `positions_at_once` places. The plan costs least, in
+    tokens: each batch costs one pass, and each of its rows costs what it is long and what its logits cost. With
+    `sharing`, a batch continues a prefix that its rows share.
 
     >>> rows = [[1, 2, 3, 4, 5, 6, 7], [1, 2, 9], [1, 2, 8], [1, 2, 7, 6, 5, 4, 3]]
     >>> lengths = np.array([len(row) for row in rows])
@@ -42,53 +48,38 @@ def plan_ragged(
     lengths = positions.max(-1)
     shared = np.minimum(leading_agreement(padded), positions.min(-1) - 1) if sharing else np.zeros_like(lengths)
     common = np.full_like(shared, shared.min())
+    pass_cost = min(pass_cost, MOST_PASS_COST)
     plans = [
         _cut(np.argsort(shared, kind="stable"), shared, positions, tokens_at_once, positions_at_once, pass_cost),
         _cut(np.argsort(lengths, kind="stable"), common, positions, tokens_at_once, positions_at_once, pass_cost),
     ]
-    fixed = min(pass_cost, tokens_at_once)  # also where a pass is never divided to save tokens
-
-    def cost(plan: list[Batch]) -> float:
-        return sum(fixed + len(rows) * (int(lengths[rows].max()) - start) for rows, start in plan)
-
-    return min(plans, key=cost)
+    return min(plans, key=lambda plan: plan[1])[0]
 
 
 def _cut(
     order: Ids, shared: Ids, positions: Ids, tokens_at_once: int, positions_at_once: int, pass_cost: float
-) -> list[Batch]:
-    """Cut the rows in the given order into batches."""
-    batches, lengths, begin = [], positions.max(-1), 0
-    while begin < len(order):
-        rows = order[begin : begin + _fitting(order[begin:], shared, positions, tokens_at_once, positions_at_once)]
-        while len(rows) > 1 and (saved := _savings(lengths[rows], shared[rows])).max() > pass_cost:
-            rows = rows[: int(saved.argmax()) + 1]
+) -> tuple[list[Batch], float]:
+    """The cheapest batches of consecutive rows in the given order, and their cost."""
+    ends, starts, lengths = positions.tolist(), shared.tolist(), positions.max(-1).tolist()
+    costs, begins = [0.0], [0]  # of the first rows: the least cost, and where the last batch begins
+    for end in range(1, len(order) + 1):
+        costs.append(math.inf)
+        begins.append(end - 1)
+        places: set[int] = set()
+        longest, prefix = 0, lengths[order[end - 1]]
+        for begin in range(end - 1, -1, -1):
+            row, count = order[begin], end - begin
+            places.update(ends[row])
+            longest, prefix = max(longest, lengths[row]), min(prefix, starts[row])
+            full = count * (longest - prefix) > tokens_at_once or count * longest > COPIES * tokens_at_once
+            if count > 1 and (full or count * len(places) > positions_at_once):
+                break
+            cost = costs[begin] + pass_cost + count * (longest - prefix + LOGITS_COST * len(places))
+            if cost < costs[end]:
+                costs[end], begins[end] = cost, begin
+    batches, end = [], len(order)
+    while end:
+        rows = order[begins[end] : end]
         batches.append(Batch(rows, int(shared[rows].min())))
-        begin += len(rows)
-    return batches
-
-
-def _fitting(rows: Ids, shared: Ids, positions: Ids, tokens_at_once: int, positions_at_once: int) -> int:
-    """How many of the first `rows` fit into one batch; at least one."""
-    places: set[int] = set()
-    longest, prefix = 0, int(shared[rows[0]])
-    for count, row in enumerate(rows.tolist(), start=1):
-        places.update(positions[row].tolist())
-        longest, prefix = max(longest, int(positions[row].max())), min(prefix, int(shared[row]))
-        full = count * (longest - prefix) > tokens_at_once or count * longest > COPIES * tokens_at_once
-        if count > 1 and (full or count * len(places) > positions_at_once):
-            return count - 1
-    return len(rows)
-
-
-def _savings(lengths: Ids, shared: Ids) -> Floats:
-    """Tokens saved if a batch is divided after each of its rows but the last, [rows − 1].
-
-    >>> _savings(np.array([2, 2, 9]), np.array([0, 0, 0]))  # 3 · 9 − 1 · 2 − 2 · 9, and 3 · 9 − 2 · 2 − 1 · 9
-    array([ 7., 14.])
-    """
-    n = len(lengths)
-    count = np.arange(1, n)
-    first = count * (np.maximum.accumulate(lengths) - np.minimum.accumulate(shared))[:-1]
-    rest = (n - count) * (np.maximum.accumulate(lengths[::-1]) - np.minimum.accumulate(shared[::-1]))[::-1][1:]
-    return np.asarray(n * (lengths.max() - shared.min()) - first - rest, dtype=np.float64)
+        end = begins[end]
+    return batches[::-1], costs[-1]
