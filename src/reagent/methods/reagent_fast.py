@@ -53,7 +53,8 @@ SEARCH_PROBES = 52  # for groups and order of one target
 FEWEST_SEARCH_PROBES = 4  # with fewer, what was found before is kept
 SHARED_SEARCH_PROBES = 96  # for groups and order of all targets, if there are several
 FEW_PROBES = 128  # for at most twelve units
-RESERVE = 12  # of these, for groups and sufficiency
+RESERVE = 16  # one of this number of probes is for groups and sufficiency
+FEW_SINGLES = 8  # units are removed alone if there are this number of probes for each
 ROUND = 32  # further probes if the test fails
 KEPT_AGAIN = 0.5  # share of the other units that these keep
 IMPORTANT_SHARE, FEWEST_IMPORTANT = 0.3, 5  # of the units, in the test of sufficiency: the published share
@@ -182,7 +183,7 @@ class _Search:
         self.targets: dict[int, _Target] = {}
         self.complete = False  # all subsets were measured
         self.blocks: list[Mask] = []  # of units that were not removed alone
-        self.random_probes = 0  # the first ones
+        self.is_random = np.zeros(probes.budget, dtype=np.bool_)  # which probes removed units at random
 
     @property
     def rows(self) -> Sequence[int]:
@@ -194,7 +195,6 @@ class _Search:
             self._remove_of_few(min(self.probes.budget, self.method.probes or FEW_PROBES))
         else:
             self._remove_at_random(self._planned_random_probes())
-            self.random_probes = self.probes.spent
             self._remove_single()
         self._estimate()
         self._report()
@@ -217,31 +217,18 @@ class _Search:
     # --- probes ---
 
     def _remove_of_few(self, count: int) -> None:
-        """Probes of a few units: all subsets, or the smallest and largest and then those of any size."""
-        n, is_random = self.units, self.probes.remover.is_random
-        subsets = all_subsets(n)
-        sizes = subsets.sum(1)
-        if not is_random and 2**n <= count + 1:
-            self.probes.measure(subsets)
+        """Probes of a few units: all subsets, or random halves and each unit alone."""
+        if not self.probes.remover.is_random and 2**self.units <= count + 1:
+            self.probes.measure(all_subsets(self.units))
             self.complete = True
             return
-        count -= min(RESERVE, count // 8)
-        edges = [0, 1, n - 1, n] if count < 2 + n * (n + 1) else [0, 1, 2, n - 2, n - 1, n]
-        order = np.concatenate([self.rng.permutation(np.flatnonzero(np.isin(sizes, edges))), self._any_size(sizes)])
-        self.probes.measure(subsets[order[:count]])
-        self.random_probes = self.probes.spent
-        if is_random:
-            self._measure_random(np.full((count, n), 0.5), count - self.probes.spent)
-
-    def _any_size(self, sizes: Ids) -> Ids:
-        """Subsets in random order, each with its complement; every size comes equally often as long as it can."""
-        n = self.units
-        drawn: dict[int, None] = {}
-        for size in self.rng.integers(1, n, size=4 * len(sizes)) if n > 1 else ():
-            some = self.rng.permutation(n)[:size]
-            index = int((1 << some).sum())
-            drawn.update(dict.fromkeys([index, len(sizes) - 1 - index]))
-        return np.array([i for i in drawn if 1 < sizes[i] < n - 1], dtype=np.int64)
+        alone = self.units * self.probes.draws
+        if count < FEW_SINGLES * alone:
+            alone = 0
+        self.probes.measure(np.ones((1, self.units), dtype=np.bool_))
+        self._remove_at_random(count - alone - count // RESERVE - self.probes.spent)
+        if alone:
+            self.probes.measure(np.eye(self.units, dtype=np.bool_), self.probes.draws)
 
     def _planned_random_probes(self) -> int:
         doublings = max(0.0, np.log2(self.units / MANY_UNITS))
@@ -249,19 +236,30 @@ class _Search:
         return planned if self.method.probes is None else min(planned, max(1, round(0.4 * self.method.probes)))
 
     def _remove_at_random(self, count: int) -> None:
-        """Probes that keep a share of the units, most of them far from the output."""
-        kept = np.resize(SHARES_KEPT, count)[:, None] * np.ones(self.units)
-        kept[:, self._near()] = NEAR_KEPT if self.units > FEW_UNITS else 0.5
+        """Probes that keep a share of the units, most of them far from the output; of a few units, half of them."""
+        if self.units <= FEW_UNITS:
+            kept = np.full((count, self.units), 0.5)
+        else:
+            kept = np.resize(SHARES_KEPT, count)[:, None] * np.ones(self.units)
+            kept[:, self._near()] = NEAR_KEPT
+        begin = self.probes.spent
         self._measure_random(kept, count)
+        self.is_random[begin : self.probes.spent] = True
 
     def _measure_random(self, kept: Floats, count: int) -> None:
-        """Exactly `count` probes with these probabilities of keeping each unit, if there are so many subsets."""
+        """Exactly `count` probes with these probabilities of keeping each unit, if there are so many subsets.
+
+        Of a few units, every probe is followed by its complement, which makes Shapley values more precise.
+        """
         goal = self.probes.spent + count
         for _ in range(20):  # a set that was measured before is drawn again
             missing = goal - self.probes.spent
             if missing <= 0:
                 return
-            self.probes.measure(self.rng.random((len(kept), self.units))[:missing] >= kept[:missing])
+            removed = self.rng.random((len(kept), self.units))[:missing] >= kept[:missing]
+            if self.units <= FEW_UNITS:
+                removed = np.stack([removed, ~removed], axis=1).reshape(-1, self.units)[:missing]
+            self.probes.measure(removed)
 
     def _near(self) -> Ids:
         """The last units of the prompt, and all output units."""
@@ -304,8 +302,10 @@ class _Search:
         for t in self.rows:
             self.probes.report()  # a fit takes a while, and a caller may want to stop
             removed, drops = self.probes.known(t)
-            known = self.targets.get(t)
-            priors = DENSE if self.units <= FEW_UNITS else SPARSE
+            known, priors = self.targets.get(t), SPARSE
+            if self.units <= FEW_UNITS:  # their Shapley values are means over random halves: other probes distort them
+                some, priors = np.append(True, self.is_random[: self.probes.spent] | self.complete), DENSE
+                removed, drops = removed[some], drops[some]
             surrogate = Surrogate.fit(removed, drops, priors, None if known is None else known.surrogate)
             units = removed.shape[1]
             shapley = surrogate.shapley_values()
@@ -398,8 +398,8 @@ class _Search:
 
     def _ceiling(self, t: int) -> float:
         """The drop of a text that says little about a target: the upper quartile of the probes."""
-        random = self.probes.drops[: self.random_probes or None, t]
-        return float(np.quantile(random, CEILING))
+        random = self.is_random[: self.probes.spent]
+        return float(np.quantile(self.probes.drops[random if random.any() else slice(None), t], CEILING))
 
     def _passed(self, t: int) -> bool:
         sufficiency = self.targets[t].sufficiency
