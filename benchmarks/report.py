@@ -388,13 +388,14 @@ def repeated(results: dict[str, Any]) -> str:
         "(LASSO, with half of the tokens deleted) on tokens. Other packages run in environments of their own, which the script",
         "creates in the cache folder; one that fails is recorded with its error.",
         "",
-        "    python benchmarks/repeated.py --split report --out docs/benchmarks/repeated.jsonl > docs/benchmarks/repeated.json",
+        "    python benchmarks/repeated.py --split report --size 19 --skip 4 --out repeated.jsonl > docs/benchmarks/repeated.json",
         "",
         "Columns: `delete` is the mean drop in log-probability (nats) when the first 1, 2, 3 or 5 tokens are deleted, `replace`",
         "when they are replaced (replacer `self`, 4 draws); more is better. `keep only` is the mean drop when only the first 3,",
         "5 or 8 tokens are kept; less is better. A mention counts as found if one of its tokens is among the first five. A",
         "redundant group is false if it overlaps no mention, or if the fact is stated only once. Intervals are 95 % bootstrap",
-        "intervals of the mean over prompts; the JSON also has those of paired differences.",
+        "intervals of the mean over prompts; the JSON also has those of paired differences. The first four prompts of each kind",
+        "are left out: they were seen before the last changes of the method.",
     ]
     for name, kinds in results.items():
         if name == "errors":
@@ -418,7 +419,7 @@ def games(results: dict[str, Any]) -> str:
         "and OR of ANDs, without noise and with noise (standard deviation 0.3 nats; an effect is 3 nats). Half of the prompts",
         "are for choosing options, half for reporting.",
         "",
-        "    python benchmarks/games.py --split report --out docs/benchmarks/games.jsonl > docs/benchmarks/games.json",
+        "    python benchmarks/games.py --split report --out games.jsonl > docs/benchmarks/games.json",
         "",
         "The tables show Spearman's and Pearson's correlation with the exact values, and the share of the causes (of a prompt:",
         "of the three most important units) that are at the top. Values are means over games. The JSON also has the correlations",
@@ -443,6 +444,46 @@ def games(results: dict[str, Any]) -> str:
                 )
                 lines.append(f"| {method} | {' | '.join(cells)} |")
     return "\n".join([*lines, *_failures(results), ""])
+
+
+def contained_effects(results: dict[str, Any]) -> str:
+    lines = [
+        "## Intervals of effects",
+        "",
+        "`benchmarks/coverage.py` counts how often the 95 % interval of the fast preset (± 1.96 standard errors) contains the",
+        "true effect, on prompts of the split `report`. With deletion, an effect that was measured is exact and always counts",
+        "as contained. *Estimated* are the units with a standard error above 0, *largest* the five largest effects of each",
+        "explanation.",
+        "",
+        "| removal | explanations | all units | estimated | largest | groups | mean error (nats) |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for removal, row in results.items():
+        parts = (row[name] for name in ("all units", "estimated units", "largest units", "groups"))
+        shares = ("–" if part["share"] is None else f"{part['share']:.1%} of {part['intervals']}" for part in parts)
+        lines.append(f"| {removal} | {row['explanations']} | {' | '.join(shares)} | {row['mean_error']:.2f} |")
+    return "\n".join([*lines, ""])
+
+
+def lengths(results: dict[str, Any]) -> str:
+    names = {"passes": 0, "tokens": 0, "correlation": 2, "first_five": 2, "mentions_found": 2}
+    lines = [
+        "## Long prompts",
+        "",
+        "`benchmarks/lengths.py` explains the same questions in prompts of about 40 tokens and after everyday sentences, in",
+        "prompts of 400 tokens. The reference is the same preset with 768 probes and another seed. `correlation` is",
+        "Spearman's, over the units that are among the first ten in either; `first five` is the share of the first five units",
+        "of the reference that are among the first ten; `mentions` the share of prompts with all mentions of the fact among",
+        "the first five.",
+        "",
+        "| tokens | prompts | passes | tokens read | correlation | first five | mentions |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for length, row in results.items():
+        if isinstance(row, dict):
+            cells = " | ".join(_mean(row[name], digits) for name, digits in names.items())
+            lines.append(f"| {length} | {row['passes']['count']} | {cells} |")
+    return "\n".join([*lines, ""])
 
 
 def _mean(cell: dict[str, Any] | None, digits: int) -> str:
@@ -485,6 +526,8 @@ SECTIONS = {
     "antecedents": antecedents,
     "repeated": repeated,
     "games": games,
+    "coverage": contained_effects,
+    "lengths": lengths,
     "replacers": replacers,
     "scoring": scoring,
     "inseq": inseq,

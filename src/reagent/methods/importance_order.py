@@ -27,7 +27,7 @@ ESTIMATE_WEIGHT = 0.4  # of the estimates of the units, relative to these drops:
 GROUP_WEIGHT = 0.6  # … and of the surplus of their groups
 TOGETHER = 1.0  # nats for an order whose first units contain a redundant group as a whole
 FIRST_UNITS = 5
-POOL = 20  # units that the order may contain
+POOL, SMALLEST_VALUE = 20, 0.05  # units that the order may contain, and the least share of the largest value
 SMALLEST, SMALLEST_POOL, SMALLEST_TEXTS = 3, 10, 16  # texts of three units are hard to predict: these are measured
 BATCH = 12  # texts measured at once
 TIE = 1e-3
@@ -76,8 +76,10 @@ class OrderSearch:
 
     @cached_property
     def pool(self) -> Ids:
-        """The units with the largest values so far."""
-        return np.argsort(-(self.estimate + self.surplus), kind="stable")[:POOL]
+        """The units with the largest values so far, without those of hardly any value."""
+        value = self.estimate + self.surplus
+        enough = max(self.length, int((value >= SMALLEST_VALUE * value.max()).sum()))
+        return np.argsort(-value, kind="stable")[: min(POOL, enough)]
 
     def _smallest(self) -> list[Mask]:
         """The removals that leave three units of the first ones, those with the smallest predicted drop first."""
