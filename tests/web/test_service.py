@@ -103,6 +103,9 @@ def test_the_fields_of_a_request_reach_the_method(service: Service) -> None:
     assert "Paris" in json.dumps(contrasted["explanation"]["rows"][0]["question"])
     exact = service.wait_for_job(service.submit(probes=40))
     assert exact["progress"] == {"done": 40, "total": 40}
+    for removal in ("delete", "replace"):
+        job = service.wait_for_job(service.submit(method="lime", removal=removal))
+        assert dict(job["explanation"]["facts"])["removal"] == removal
 
 
 def test_options_depend_on_the_model(service: Service, tiny_model: HuggingFaceModel, tmp_path: Path) -> None:
@@ -116,8 +119,14 @@ def test_options_depend_on_the_model(service: Service, tiny_model: HuggingFaceMo
     assert all(preset["replaces"] for preset in presets.values())  # fast too, if a replacer is named
     assert not methods["random"]["presets"][0]["replaces"]
     assert scripted["chat"] is False
+    assert presets["fast"]["removals"] == ["delete", "replace"]  # a scripted model takes no attention mask
+    assert presets["fast"]["removal"] == "delete"
+    assert presets["paper"]["removals"] == []
+    assert presets["paper"]["removal"] is None
     real = create_service(tmp_path, tiny_model).client.get("/api/options").json()
-    assert {"attention", "integrated_gradients"} <= {method["id"] for method in real["methods"]}
+    methods = {method["id"]: method for method in real["methods"]}
+    assert {"attention", "integrated_gradients"} <= set(methods)
+    assert all(preset["removals"] == ["delete", "mask", "replace"] for preset in methods["occlusion"]["presets"])
 
 
 @pytest.mark.parametrize(
@@ -133,6 +142,12 @@ def test_options_depend_on_the_model(service: Service, tiny_model: HuggingFaceMo
         ({"prompt": PROMPT, "method": "attention"}, "does not"),
         ({"prompt": PROMPT, "method": "random", "replacer": "self"}, "replaces nothing"),
         ({"prompt": PROMPT, "method": "lime", "probes": 5}, "has no option 'probes'"),
+        ({"prompt": PROMPT, "removal": "masks"}, "unknown removal 'masks', did you mean 'mask'? Known"),
+        ({"prompt": PROMPT, "removal": True}, "removal: Input should be a valid string"),
+        ({"prompt": PROMPT, "removal": "mask"}, "removal 'mask'"),
+        ({"prompt": PROMPT, "method": "lime", "removal": "mask"}, "method 'lime' with removal 'mask'"),
+        ({"prompt": PROMPT, "preset": "paper", "removal": "delete"}, "has no option 'removal'"),
+        ({"prompt": PROMPT, "removal": "delete", "replacer": "random"}, "replaces nothing: leave out the replacer"),
         ({"prompt": PROMPT, "unit": "letter"}, "unknown unit"),
         ({"prompt": PROMPT, "target": ""}, "`target` is empty"),
         ({"prompt": PROMPT, "max_new_tokens": 0}, "`max_new_tokens` must be at least 1"),

@@ -102,7 +102,7 @@ def add_service(app: FastAPI, queue: JobQueue, options: ServiceOptions) -> None:
 
     @app.get("/api/options", tags=["service"], response_model=schemas.Options)
     def get_options() -> Response:
-        """Return the methods, presets, replacers and units that this model supports, and the limits."""
+        """Return the methods, presets, removals, replacers and units that this model supports, and the limits."""
         return JsonResponse(options.describe())
 
 

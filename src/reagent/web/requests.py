@@ -7,9 +7,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from reagent.errors import CapabilityError, InputError, UnknownNameError
-from reagent.methods import Method, find_method, list_methods, make_method, uses_replacer
+from reagent.methods import find_method, list_methods, make_method, uses_replacer
 from reagent.models._transformers import is_available_offline
 from reagent.models.base import HasChatTemplate, Model
+from reagent.removal import REMOVALS
 from reagent.replacers import find_replacer, list_replacers
 from reagent.replacers.base import required_capabilities
 from reagent.replacers.masked_lm import MaskedLMReplacer
@@ -42,6 +43,7 @@ class ExplainBody(BaseModel):
     unit: str | None = Field(None, description="token, word, sentence or paragraph.")
     method: str | None = Field(None, description="One of the methods of /api/options.")
     preset: str | None = Field(None, description="One of the presets of the method.")
+    removal: str | None = Field(None, description="How units are removed: delete, mask or replace.")
     replacer: str | None = Field(None, description="One of the replacers of /api/options.")
     seed: int = Field(0, json_schema_extra={"minimum": 0, "maximum": LARGEST_SEED})
     probes: int | None = Field(
@@ -64,7 +66,9 @@ class ServiceOptions:
         limits = self.limits
         return {
             "models": [self.model.info["id"]],
-            "methods": [_describe_method(name, presets) for name, presets in self.methods.items() if presets],
+            "methods": [
+                _describe_method(name, presets, self.model) for name, presets in self.methods.items() if presets
+            ],
             "replacers": [{"id": name, "summary": _summarize_replacer(name)} for name in self.replacers],
             "units": ["token", *UNITS],
             "chat": _can_chat(self.model),
@@ -84,7 +88,7 @@ class ServiceOptions:
             units=body.unit or "token",
             method=body.method or "reagent",
             preset=body.preset,
-            options={} if body.probes is None else {"probes": body.probes},
+            options=_read_options(body),
             replacer=replacer,
             seed=body.seed,
         )
@@ -117,31 +121,51 @@ def _read_prompt(body: ExplainBody) -> Any:
     return body.prompt if body.messages is None else [message.model_dump() for message in body.messages]
 
 
-def _describe_method(name: str, presets: Sequence[str]) -> dict[str, Any]:
+def _read_options(body: ExplainBody) -> dict[str, Any]:
+    """The options of the method that the body gives."""
+    options = {"probes": body.probes, "removal": body.removal or None}
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _describe_method(name: str, presets: Sequence[str], model: Model) -> dict[str, Any]:
     info = find_method(name)
     return {
         "id": name,
         "summary": info.summary,
         "cost": info.cost,
-        "presets": [_describe_preset(preset, *info.presets[preset]) for preset in presets],
+        "presets": [_describe_preset(name, preset, model) for preset in presets],
     }
 
 
-def _describe_preset(name: str, method: Method, summary: str) -> dict[str, Any]:
+def _describe_preset(name: str, preset: str, model: Model) -> dict[str, Any]:
+    method, summary = find_method(name).presets[preset]
     can_replace = uses_replacer(method) or getattr(method, "removal", "") is None  # None: it depends on the replacer
-    return {"id": name, "summary": summary, "replaces": can_replace, "probes": hasattr(method, "probes")}
+    return {
+        "id": preset,
+        "summary": summary,
+        "replaces": can_replace,
+        "probes": hasattr(method, "probes"),
+        "removal": method.info.get("removal"),
+        "removals": _list_removals(name, preset, model) if hasattr(method, "removal") else [],
+    }
+
+
+def _list_removals(name: str, preset: str, model: Model) -> list[str]:
+    """List the kinds of removal that this model supports."""
+    return [removal for removal in REMOVALS if _supports(model, name, preset, removal=removal)]
 
 
 def _list_presets(name: str, model: Model) -> list[str]:
     """List the presets of a method that this model supports."""
-    return [preset for preset in find_method(name).presets if _supports(model, make_method(name, preset)[0])]
+    return [preset for preset in find_method(name).presets if _supports(model, name, preset)]
 
 
-def _supports(model: Model, method: Method) -> bool:
+def _supports(model: Model, name: str, preset: str, **options: Any) -> bool:
     try:
+        method, _ = make_method(name, preset, **options)
         if hasattr(method, "check"):
             method.check(model)
-    except CapabilityError:
+    except InputError:
         return False
     return True
 

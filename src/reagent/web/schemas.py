@@ -42,6 +42,8 @@ class Option(BaseModel):
 class PresetOption(Option):
     replaces: bool  # whether it can use a replacer
     probes: bool  # whether it has the option `probes`
+    removal: str | None  # how it removes units by default
+    removals: list[str]  # the values of its option `removal`; empty if it has none
 
 
 class MethodOption(BaseModel):

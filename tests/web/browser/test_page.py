@@ -286,6 +286,33 @@ def test_an_opened_file_without_a_replacer_resets_the_replacer(page: Page) -> No
     expect(page.locator("#replacer")).to_have_value("auto")
 
 
+def test_the_kind_of_removal_can_be_chosen(page: Page) -> None:
+    fill(page)
+    removal, replacer = page.get_by_label("Removal"), page.get_by_label("Replacer")
+    assert removal.locator("option").all_text_contents() == ["default", "delete", "mask", "replace"]
+    expect(replacer).to_be_enabled()  # a named replacer changes the default
+    submit(page, removal="mask")
+    expect(replacer).to_be_disabled()
+    wait_until_finished(page)
+    expect(page.locator("#view .reagent-facts")).to_contain_text("removal mask")
+    page.locator("#removal").select_option("replace")
+    expect(replacer).to_be_enabled()
+    page.locator("#preset").select_option("paper")
+    expect(removal).to_be_hidden()
+    page.locator("#method").select_option("occlusion")
+    expect(removal).to_have_value("")
+
+
+def test_an_opened_explanation_selects_its_kind_of_removal(page: Page) -> None:
+    fill(page)
+    why = replace(make(method={"id": "reagent", "preset": "fast", "removal": "mask"}), replacer=None)
+    drop(page, ("why.json", why.to_json()))
+    expect(page.locator("#removal")).to_have_value("mask")
+    drop(page, ("why.json", replace(why, method={**why.method, "removal": "delete"}).to_json()))
+    expect(page.locator("#removal")).to_have_value("")
+    expect(page.locator("#replacer")).to_be_enabled()
+
+
 def linked(page: Page) -> list[str]:
     return page.locator("#view .reagent-token.reagent-linked").all_text_contents()
 

@@ -4,7 +4,8 @@ export const EXAMPLE =
   "My aunt moved to Japan to teach music. (Her old piano is still standing in our garage). She rents a small flat in the capital,";
 
 export function createRequestForm(form, options) {
-  const { kind, system, prompt, method, preset, unit, compare, target, max_new_tokens, replacer, seed, probes } = form.elements;
+  const { kind, system, prompt, method, preset, unit, compare, target, max_new_tokens, removal, replacer, seed, probes } = form.elements;
+  const removalField = form.querySelector("#removal-field");
   const systemField = form.querySelector("#system-field");
   const methodNote = form.querySelector("#method-note");
   const earlierNote = form.querySelector("#earlier-messages");
@@ -26,8 +27,11 @@ export function createRequestForm(form, options) {
     const { presets, summary } = selectedMethod();
     setChoices(preset, presets);
     preset.disabled = presets.length < 2;
-    replacer.disabled = !selectedPreset().replaces;
-    probes.disabled = !selectedPreset().probes;
+    const { removals, replaces, probes: takesProbes } = selectedPreset();
+    setChoices(removal, [{ id: "", label: "default" }, ...removals.map((id) => ({ id }))]);
+    removal.disabled = removalField.hidden = !removals.length;
+    replacer.disabled = removal.value ? removal.value !== "replace" : !replaces;
+    probes.disabled = !takesProbes;
     systemField.hidden = kind.value !== "chat";
     earlierNote.hidden = kind.value !== "chat" || !earlierMessages.length;
     earlierNote.textContent = `The ${earlierMessages.length} earlier messages of the chat are included.`;
@@ -51,7 +55,8 @@ export function createRequestForm(form, options) {
 
   // One request, or two for a comparison; the second method has its default settings.
   const buildRequests = () => {
-    const first = { ...commonFields(), method: method.value, ...textOf(preset), ...textOf(replacer), ...numberOf(probes) };
+    const settings = { ...textOf(preset), ...textOf(removal), ...textOf(replacer), ...numberOf(probes) };
+    const first = { ...commonFields(), method: method.value, ...settings };
     const other = options.methods.find(({ id }) => id === compare.value);
     if (!other) return [first];
     return [first, { ...commonFields(), method: other.id, ...(other.presets[0].replaces ? { replacer: replacer.value } : {}) }];
@@ -66,7 +71,10 @@ export function createRequestForm(form, options) {
     choose(method, explanation.method.id);
     updateFields();
     choose(preset, explanation.method.preset);
-    choose(replacer, explanation.replacer?.id ?? "auto");
+    updateFields();
+    removal.value = ""; // the default
+    if (explanation.method.removal !== selectedPreset().removal) choose(removal, explanation.method.removal);
+    choose(replacer, replacerOf(explanation) ?? "auto");
     choose(unit, explanation.unit ?? "token");
     choose(compare, comparedMethod);
     seed.value = explanation.seed;
@@ -98,18 +106,23 @@ export function createRequestForm(form, options) {
 
 /* The request that reproduces an explanation. */
 export function requestOf(explanation) {
-  const { method, replacer, seed, unit, completion, levels } = explanation;
+  const { method, seed, unit, completion, levels } = explanation;
   const messages = messagesOf(explanation);
+  const replacer = replacerOf(explanation);
   return {
     ...(messages.length ? { messages } : { prompt: explanation.prompt }),
     target: completion,
     method: method.id,
     ...(method.preset ? { preset: method.preset } : {}),
-    ...(replacer ? { replacer: replacer.id } : {}),
+    ...(method.removal ? { removal: method.removal } : {}),
+    ...(replacer ? { replacer } : {}),
     ...(unit && unit !== "span" && !levels?.length ? { unit } : {}),
     seed,
   };
 }
+
+/* The replacer of the probes; where units are deleted or masked, a replacer made the counterfactual texts only. */
+const replacerOf = ({ method, replacer }) => (["delete", "mask"].includes(method.removal) ? undefined : replacer?.id);
 
 /* Slice by characters: offsets count code points, while JavaScript strings count UTF-16 units. */
 export const sliceText = (text, start, end) => [...text].slice(start, end).join("");
