@@ -240,6 +240,22 @@ def test_a_model_that_allows_none_of_the_metrics_is_explained_only(tmp_path: Pat
     assert cell.explanation is not None
 
 
+def test_repeated_measures_by_two_removals_and_three_shares(tiny_folder: Path, tmp_path: Path) -> None:
+    prompts = load_suite(str(write_suite(tmp_path, [str(tiny_folder)])))  # the tiny model answers no example of LongRA
+    suite = replace(load_suite("repeated"), models=prompts.models, datasets=prompts.datasets)
+    run(suite, tmp_path / "repeated.sqlite", selection=RunSelection(limit=1))
+    with Store.open(tmp_path / "repeated.sqlite") as store:
+        cells = list(store.cells())
+    assert {cell.label for cell in cells} == {config.label for config in suite.methods}
+    for cell in cells:
+        measures = {(result.metric, result.measure) for result in cell.evaluation.results}
+        assert {
+            (metric, m) for metric in ("comprehensiveness", "sufficiency") for m in ("nats", "nats_delete")
+        } < measures
+        shares = ["", "_replace_30", "_replace_50", "_delete_10", "_delete_30", "_delete_50"]
+        assert {("lds", f"spearman{share}") for share in shares} < measures
+
+
 def test_a_dataset_has_its_usual_size_in_a_suite() -> None:
     from reagent.bench.plan import Source
     from reagent.bench.suite import DatasetConfig

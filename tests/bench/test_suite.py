@@ -25,6 +25,7 @@ def test_the_suites_of_the_package_can_be_read() -> None:
     assert kinds == {
         "quick": "study", "standard": "study", "paper": "study", "replacers": "replacers",
         "hyperparameters": "hyperparameters", "convergence": "convergence", "budgets": "convergence",
+        "repeated": "study",
     }  # fmt: skip
 
 
@@ -50,6 +51,13 @@ def test_quick_is_quick() -> None:
     assert {job.dataset for job in jobs} == {"longra", "tellmewhy", "wikibio"}
     with_limit = missing_jobs(load_suite("quick"), RunSelection(limit=1))["smollm2"]
     assert len(with_limit) == 3
+
+
+def test_repeated_states_facts_several_times_and_takes_about_an_hour() -> None:
+    jobs = missing_jobs(load_suite("repeated"), RunSelection())["smollm2"]
+    assert estimate_jobs(jobs).passes < 50_000
+    assert {job.dataset for job in jobs} == {"longra_repeated"}
+    assert all(len(job.example.antecedent) > 1 for job in jobs)
 
 
 def test_the_estimate_counts_the_permutations_of_shapley_values() -> None:

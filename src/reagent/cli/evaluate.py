@@ -25,8 +25,9 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="A,B,…",
-            help="soft_ns, soft_nc, pi_soft_ns, pi_soft_nc, comprehensiveness, sufficiency, lds, ante, no_d. By "
-            "default all that need no annotation and that the model allows.",
+            help="soft_ns, soft_nc, pi_soft_ns, pi_soft_nc, comprehensiveness, sufficiency, lds, ante, no_d, or those "
+            "of installed packages (see: reagent metrics). By default all built-in ones that need no annotation and "
+            "that the model allows.",
         ),
     ] = None,
     json: Annotated[
