@@ -48,16 +48,18 @@ def load_longra(source: str | None = None) -> Dataset:
     A `source` is a file with `relation`, `first` and `second`, whose pairs replace the bundled ones, or one with
     `prompt`, `target` and optionally `antecedent` and `distractor`.
     """
-    if source in (None, "bundled"):
-        name, examples = "bundled", tuple(_fill_all(read_pairs(bundled_path(PAIRS))))
-    else:
-        assert source is not None
-        name, examples = source, _from_file(source)
+    if source is None or source == "bundled":
+        return make_dataset("longra", "bundled", tuple(_fill_all(read_pairs(bundled_path(PAIRS)))))
+    return make_dataset("longra", source, _from_file(source))
+
+
+def make_dataset(name: str, source: str, examples: tuple[Example, ...]) -> Dataset:
+    """A dataset of examples with one target each."""
     return Dataset(
-        id="longra",
-        source=name,
+        id=name,
+        source=source,
         revision=revision_of(examples),
-        licence=LICENCE if name == "bundled" else "yours",
+        licence=LICENCE if source == "bundled" else "yours",
         level="token",
         max_new_tokens=1,
         stride=1,

@@ -12,9 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from reagent.data.base import Dataset, Example, revision_of
+from reagent.data.base import Dataset, Example
 from reagent.data.longra import (
-    LICENCE,
     PAIRS,
     Pair,
     Template,
@@ -22,6 +21,7 @@ from reagent.data.longra import (
     fill,
     given_word,
     load_templates,
+    make_dataset,
     read_pairs,
     remove,
 )
@@ -70,21 +70,12 @@ def load_longra_repeated(source: str | None = None) -> Dataset:
     A `source` is a file with `relation`, `first` and `second`, whose pairs replace the bundled ones.
     """
     bundled = read_pairs(bundled_path(PAIRS))
-    pairs = bundled if source in (None, "bundled") else _pairs_of_file(str(source))
+    source = "bundled" if source is None else source
+    pairs = bundled if source == "bundled" else _pairs_of_file(source)
     examples = tuple(_examples(pairs, _other_words(bundled)))
     if not examples:
         raise FileError(f"{source} holds no pair of a relation with repeats: {', '.join(_relations())}")
-    name = "bundled" if source is None else source
-    return Dataset(
-        id="longra_repeated",
-        source=name,
-        revision=revision_of(examples),
-        licence=LICENCE if name == "bundled" else "yours",
-        level="token",
-        max_new_tokens=1,
-        stride=1,
-        examples=examples,
-    )
+    return make_dataset("longra_repeated", source, examples)
 
 
 def _pairs_of_file(source: str) -> list[Pair]:
