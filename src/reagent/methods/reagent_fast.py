@@ -183,6 +183,7 @@ class _Search:
         self.targets: dict[int, _Target] = {}
         self.complete = False  # all subsets were measured
         self.blocks: list[Mask] = []  # of units that were not removed alone
+        self.predicted: dict[int, tuple[Floats, Floats]] = {}  # single effects before any were measured, with errors
         self.is_random = np.zeros(probes.budget, dtype=np.bool_)  # which probes removed units at random
 
     @property
@@ -279,6 +280,7 @@ class _Search:
                 interest[: len(value)] = np.maximum(interest[: len(value)], value / max(value.max(), 1e-9))
             interest[self._near()] += 0.5
             units = np.argsort(-interest, kind="stable")[:limit]
+            self.predicted = {t: (target.single, target.single_stderr) for t, target in self.targets.items()}
         others = self.rng.permutation(np.setdiff1d(np.arange(self.units), units))
         blocks = np.array_split(others, count_blocks(len(others))) if len(others) else []
         self.blocks = [self.probes.set_of(block.tolist()) for block in blocks]
@@ -312,8 +314,8 @@ class _Search:
             if self.complete:
                 game = games_of_targets(self._all_values(), self.case, self.probes.free)[t]
                 shapley = shapley_values(game), np.zeros(units)
-            expected = surrogate.effects(np.eye(units, dtype=np.bool_))
-            single, stderr = estimate_single_effects(self.probes, t, self.blocks, expected)
+            predicted = self.predicted.get(t) or surrogate.effects(np.eye(units, dtype=np.bool_))
+            single, stderr = estimate_single_effects(self.probes, t, self.blocks, predicted)
             target = _Target(t, surrogate, single, stderr, shapley)
             if known is not None:
                 target.groups, target.order, target.sufficiency = known.groups, known.order, known.sufficiency

@@ -4,6 +4,9 @@ A block is a random set of units that seem unimportant. Before it is measured, a
 distribution with mean 0 and some variance v. The drop B of a block of m units then says two things: each of its units
 has the expected effect B / m, and v is about B² / m, averaged over the blocks. The standard error of an effect is
 √(v (1 − 1/m)). One forward pass thus tells that none of several units matters much, and how much is not known.
+
+The surrogate predicts single effects too. The units that were removed alone show how large its errors are, and both
+estimates are combined by their precision.
 """
 
 import numpy as np
@@ -21,22 +24,33 @@ def count_blocks(units: int) -> int:
 
 
 def estimate_single_effects(
-    probes: ProbeSet, target: int, blocks: list[Mask], expected: tuple[Floats, Floats]
+    probes: ProbeSet, target: int, blocks: list[Mask], predicted: tuple[Floats, Floats]
 ) -> tuple[Floats, Floats]:
-    """The effects of all units before a target and their standard errors; `expected` of those never removed."""
-    effects, errors = expected[0].copy(), expected[1].copy()
-    measured = [
+    """The effects of all units before a target and their standard errors.
+
+    `predicted` is what the surrogate predicts, with its standard errors, without the probes of single units.
+    """
+    effects, errors = predicted[0].copy(), predicted[1].copy()
+    measured = np.zeros(len(effects), dtype=np.bool_)
+    for i in range(len(effects)):
+        result = probes.result(probes.set_of([i]), target)
+        if result is not None and np.isfinite(result.stderr):
+            effects[i], errors[i], measured[i] = result.drop, result.stderr, True
+    removed = [
         (np.flatnonzero(block[: len(effects)]), result.drop)
         for block in blocks
         if (result := probes.result(block, target)) is not None and block[: len(effects)].any()
     ]
-    if measured:
-        variance = float(np.mean([drop**2 / len(units) for units, drop in measured]))
-        for units, drop in measured:
-            effects[units] = drop / len(units)
-            errors[units] = np.sqrt(variance * (1 - 1 / len(units)))
-    for i in range(len(effects)):
-        result = probes.result(probes.set_of([i]), target)
-        if result is not None and np.isfinite(result.stderr):
-            effects[i], errors[i] = result.drop, result.stderr
+    if not removed or not measured.any():
+        return effects, errors
+    own_variance = float(np.mean([drop**2 / len(units) for units, drop in removed]))
+    misses = np.append((effects - predicted[0])[measured] ** 2, own_variance)  # few of them could all be small
+    surrogate_variance = float(np.mean(misses))
+    for units, drop in removed:
+        shared = drop / len(units)
+        refined = shared + predicted[0][units] - predicted[0][units].mean()
+        weight = own_variance / (own_variance + surrogate_variance) if own_variance else 0.0
+        effects[units] = np.where(measured[units], effects[units], weight * refined + (1 - weight) * shared)
+        variance = (1 - weight) * own_variance * (1 - 1 / len(units))
+        errors[units] = np.where(measured[units], errors[units], np.sqrt(variance))
     return effects, errors
