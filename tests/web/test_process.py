@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
+from reagent.cli import main
 from reagent.cli import serve as command
 
 COMMAND = [sys.executable, "-m", "reagent", "serve"]
@@ -38,15 +39,19 @@ def start_service(*words: str, **variables: str) -> Iterator[tuple[subprocess.Po
         process.communicate()
 
 
-def fail_to_start(*words: str, **variables: str) -> str:
-    """The one-line error of a command that does not start."""
-    result = subprocess.run(
-        [*COMMAND, *words], capture_output=True, text=True, timeout=60, env={**os.environ, **variables}
-    )
-    assert result.returncode == 2, result.stderr
-    (line,) = result.stderr.splitlines()
-    assert line.startswith("error: ")
-    return line
+@pytest.fixture
+def fail_to_start(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Gives the one-line error of a command that does not start."""
+
+    def run(*words: str) -> str:
+        with pytest.raises(SystemExit) as stop:
+            main(["serve", *words])
+        assert stop.value.code == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith("error: ")
+        return line
+
+    return run
 
 
 def test_a_job_over_http_and_ctrl_c_while_another_runs(tiny_folder: Path, tmp_path: Path) -> None:
@@ -93,7 +98,7 @@ def test_a_remote_service_prints_its_token_once(tiny_folder: Path, tmp_path: Pat
         assert token not in log
 
 
-def test_an_occupied_port_is_a_one_line_error() -> None:
+def test_an_occupied_port_is_a_one_line_error(fail_to_start: Callable[..., str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as occupied:
         port = occupied.getsockname()[1]
         error = fail_to_start("--port", str(port))
@@ -102,12 +107,13 @@ def test_an_occupied_port_is_a_one_line_error() -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.com"])
-def test_a_remote_host_needs_allow_remote(host: str) -> None:
+def test_a_remote_host_needs_allow_remote(fail_to_start: Callable[..., str], host: str) -> None:
     assert "add --allow-remote" in fail_to_start("--host", host)
 
 
-def test_a_short_token_is_rejected() -> None:
-    assert "at least 16" in fail_to_start("--allow-remote", "--port", "0", REAGENT_TOKEN="short")
+def test_a_short_token_is_rejected(fail_to_start: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REAGENT_TOKEN", "short")
+    assert "at least 16" in fail_to_start("--allow-remote", "--port", "0")
 
 
 @pytest.mark.parametrize(
@@ -119,7 +125,9 @@ def test_a_short_token_is_rejected() -> None:
         (("--name", "lab.example"), "--allow-remote"),
     ],
 )
-def test_wrong_options_are_one_line_errors(words: tuple[str, ...], message: str) -> None:
+def test_wrong_options_are_one_line_errors(
+    fail_to_start: Callable[..., str], words: tuple[str, ...], message: str
+) -> None:
     assert message in fail_to_start(*words)
 
 

@@ -410,10 +410,9 @@ def test_right_to_left_text_is_shown_from_the_right(page: Page) -> None:
     expect(page.get_by_label("Prompt", exact=True)).to_have_attribute("dir", "auto")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (390, "light")])
 def test_the_page_is_accessible_and_fits_the_window(
-    browser: Browser, address: str, log: BrowserLog, scheme: Any, width: int
+    browser: Browser, address: str, log: BrowserLog, width: int, scheme: Any
 ) -> None:
     page = open_page(browser, address, log, color_scheme=scheme, viewport={"width": width, "height": 800})
 
