@@ -446,11 +446,11 @@ def games(results: dict[str, Any]) -> str:
     return "\n".join([*lines, *_failures(results), ""])
 
 
-def contained_effects(results: dict[str, Any]) -> str:
+def intervals(results: dict[str, Any]) -> str:
     lines = [
         "## Intervals of effects",
         "",
-        "`benchmarks/coverage.py` counts how often the 95 % interval of the fast preset (± 1.96 standard errors) contains the",
+        "`benchmarks/intervals.py` counts how often the 95 % interval of the fast preset (± 1.96 standard errors) contains the",
         "true effect, on prompts of the split `report`. With deletion, an effect that was measured is exact and always counts",
         "as contained. *Estimated* are the units with a standard error above 0, *largest* the five largest effects of each",
         "explanation.",
@@ -526,7 +526,7 @@ SECTIONS = {
     "antecedents": antecedents,
     "repeated": repeated,
     "games": games,
-    "coverage": contained_effects,
+    "intervals": intervals,
     "lengths": lengths,
     "replacers": replacers,
     "scoring": scoring,

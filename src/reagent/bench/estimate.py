@@ -73,7 +73,7 @@ def _passes(info: Mapping[str, Any], units: float, targets: int) -> float:
         "lime": float(info.get("samples", 0)),
         "occlusion": units * draws,
         "exact": 2 ** min(units, MAX_UNITS) * draws,
-        "shapley": units * 2 * float(info.get("permutations", 0)),
+        "shapley": units * float(info.get("permutations", 0)),
         "greedy": targets * units * SIZE * draws,
     }
     return simple.get(method, 1.0)

@@ -22,7 +22,7 @@ from reagent.methods.surrogate import Surrogate
 LENGTH = 8  # units in the order
 REMOVED = (1, 2, 3, 5)  # numbers of first units that are removed …
 KEPT = (3, 5, 8)  # … and that are kept alone
-KEEP_WEIGHT = 0.7  # of the drop when units are kept, relative to the drop when they are removed
+KEEP_WEIGHT = 0.6  # of the drop when units are kept, relative to the drop when they are removed
 ESTIMATE_WEIGHT = 0.4  # of the estimates of the units, relative to these drops: oddities of one text count less
 GROUP_WEIGHT = 0.6  # … and of the surplus of their groups
 TOGETHER = 1.0  # nats for an order whose first units contain a redundant group as a whole

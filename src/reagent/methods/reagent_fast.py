@@ -90,7 +90,7 @@ class ReagentFast:
 
     @property
     def chosen_removal(self) -> str:
-        return self.removal or "delete"
+        return "delete" if self.removal is None else self.removal
 
     @property
     def budget(self) -> int:

@@ -3,7 +3,7 @@
 Two facts that say the same are redundant: the removal of either alone costs almost nothing, the removal of both costs
 the answer. Hypotheses come from two sources:
 
-- repetition: all occurrences of one word,
+- repetition: all occurrences of one word, or of words of one stem (Italy, Italian),
 - the surrogate: units with a large Shapley value and a small effect of their own, such as a fact and its paraphrase.
 
 A hypothesis is tested by removing all its units from the otherwise unchanged text. It is redundant if this costs much,
@@ -12,6 +12,7 @@ to the group and are left out one after another.
 """
 
 from collections.abc import Generator
+from os.path import commonprefix
 from typing import NamedTuple
 
 import numpy as np
@@ -22,15 +23,16 @@ from reagent.methods.probe_set import ProbeSet
 Requests = Generator[list[Mask], None, None]  # sets of units that a search wants to have measured
 
 MAX_REPETITIONS = 4  # repeated words that are tested for one target
-MAX_SUSPECTS = 4  # units in the hypothesis of the surrogate
+STEM, STEM_SHARE = 4, 0.55  # letters that words of one stem share, and their share of the shorter word
+MAX_SUSPECTS = 5  # units in the hypothesis of the surrogate
 MAX_MEMBERS = 12
 SIGNIFICANT = 1.5  # standard errors of a Shapley value, from which on a unit is a suspect
 CLEAR = 0.15  # share of the largest Shapley value, from which on a unit is a suspect
 HIDDEN = 0.25  # share of its Shapley value that the single effect of a suspect does not show
-SMALLEST_EFFECT = 1.0  # nats: a joint effect that is reported
+SMALLEST_EFFECT = 2.0  # nats: a joint effect that is reported
 SMALLEST_SHARE = 0.2  # of the largest effect: a joint effect that is reported
 ENOUGH = 0.6  # redundant: if any one unit stays, at most this share of the joint effect is lost
-REDUNDANT = 0.45  # … and the single effects are together at most this share
+REDUNDANT = 0.35  # … and the single effects are together at most this share
 MAX_ALONE, MAX_PARTNERS = 2, 4  # suspects without a group, and the units that each is tested with
 OVERLAP = 1.1  # complementary: the joint effect is at most this multiple of the largest single effect
 COMPARABLE = 0.5  # complementary: each single effect is at least this share of the largest
@@ -66,6 +68,9 @@ def find_redundant(
     yield [probes.set_of(units) for units in hypotheses if len(units) > 1]
     for hypothesis in hypotheses:
         yield from _test_hypothesis(probes, target, single, hypothesis, found)
+    left = [unit for unit in hidden if not any(unit in group.units for group in found)]
+    if 1 < len(left) < len(hidden):
+        yield from _test_hypothesis(probes, target, single, left, found)
     for unit in hidden[:MAX_ALONE]:
         pairs = [[unit, int(other)] for other in np.argsort(-interactions[unit])[:MAX_PARTNERS] if other != unit]
         if not any(unit in group.units for group in found):
@@ -111,15 +116,26 @@ def find_complementary(probes: ProbeSet, target: int, single: Floats, found: lis
 
 
 def repetitions(case: Case, free: Ids, value: Floats) -> list[list[int]]:
-    """All occurrences of each repeated word, the words with the largest total `value` [units] first."""
+    """All occurrences of each repeated word or stem, those with the largest total `value` [units] first."""
     occurrences: dict[str, list[list[int]]] = {}
     for word in _words(case, free[: len(value)]):
         text = "".join(case.units[free[i]].text for i in word).strip().casefold()
         if any(character.isalnum() for character in text):
-            occurrences.setdefault(text, []).append(word)
+            stem = next((other for other in occurrences if _same_stem(text, other)), text)
+            occurrences.setdefault(stem, []).append(word)
     repeated = [[i for word in words for i in word] for words in occurrences.values() if len(words) > 1]
     repeated = [units for units in repeated if len(units) <= MAX_MEMBERS]
     return sorted(repeated, key=lambda units: -value[units].sum())[:MAX_REPETITIONS]
+
+
+def _same_stem(word: str, other: str) -> bool:
+    """Whether two words begin with the same letters, and most of the shorter one is the same.
+
+    >>> [_same_stem(*pair) for pair in (("italy", "italian"), ("greece", "greek"), ("garage", "garden"), ("in", "in"))]
+    [True, True, False, True]
+    """
+    same = len(commonprefix([word, other]))
+    return word == other or (same >= STEM and same >= STEM_SHARE * min(len(word), len(other)))
 
 
 def _words(case: Case, free: Ids) -> list[list[int]]:

@@ -1,6 +1,6 @@
 """Do the 95 % intervals of the fast preset contain the true effects?
 
-    python benchmarks/coverage.py --split report --skip 4 --out coverage.jsonl > docs/benchmarks/coverage.json
+    python benchmarks/intervals.py --split report --skip 4 --out intervals.jsonl > docs/benchmarks/intervals.json
 
 With deletion, the true effect of a unit or a group is measured by one pass. With replacement it is the mean over many
 replacements. An effect that was measured exactly has the standard error 0 and always counts as contained, so the
