@@ -1,25 +1,39 @@
-"""Own prompts of 8 to 10 words and of 8 sentences, with targets; the first half of each is for choosing options."""
+"""Own prompts of 8 to 10 words and of 8 sentences, with targets: for choosing options, and for reporting."""
 
 WORDS = {
-    "Anna from Spain and Maria from Madrid both speak fluent": " Spanish",
-    "He was thirsty so he drank a glass of": " wine",
-    "Monday is followed by Tuesday and Tuesday is followed by": " Wednesday",
-    "The piano and the violin are both musical": " instruments",
-    # for reporting
-    "Tokyo is in Japan and Kyoto is also in": " Japan",
-    "The sun rises in the east and sets in the": " west",
-    "The farmer milks his cows and sells their fresh": " milk",
-    "Bread and butter are for breakfast, soup is for": " dinner",
+    "choose": {
+        "Anna from Spain and Maria from Madrid both speak fluent": " Spanish",
+        "He was thirsty so he drank a glass of": " wine",
+        "Monday is followed by Tuesday and Tuesday is followed by": " Wednesday",
+        "The piano and the violin are both musical": " instruments",
+        "Tokyo is in Japan and Kyoto is also in": " Japan",
+        "The sun rises in the east and sets in the": " west",
+        "The farmer milks his cows and sells their fresh": " milk",
+        "Bread and butter are for breakfast, soup is for": " dinner",
+    },
+    "report": {
+        "Paris is in France and Lyon is also in": " France",
+        "In winter it is cold and in summer it is": " hot",
+        "Roses are red, violets are blue, the grass is": " green",
+        "My brother plays the guitar and my sister plays the": " piano",
+    },
 }
 
 SENTENCES = {
-    "Peter moved to Norway. The summer was short. He bought a wooden boat. His boat is red. Norway has many fjords. "
-    "He often eats fish. His sister writes every week. He lives in the capital,": " Oslo",
-    "Our cat sleeps all day. It has green eyes. We bought milk. The cat likes milk. The neighbours have a parrot. "
-    "The bowl is empty. My brother is at school. Every evening we give the cat some": " milk",
-    # for reporting
-    "Maria is a doctor. She works at night. Her hospital is in Egypt. The garden is dry. She has seen the pyramids. "
-    "Her car is blue. Her son learns to swim. Every morning she drives through the capital,": " Cairo",
-    "Tom has a dog. The dog is called Rex. It rained on Monday. Rex barked all night. The bus was late. "
-    "Tom wears a grey coat. The park is large. In the park Tom calls his dog": " Rex",
+    "choose": {
+        "Peter moved to Norway. The summer was short. He bought a wooden boat. His boat is red. Norway has many fjords. "
+        "He often eats fish. His sister writes every week. He lives in the capital,": " Oslo",
+        "Our cat sleeps all day. It has green eyes. We bought milk. The cat likes milk. The neighbours have a parrot. "
+        "The bowl is empty. My brother is at school. Every evening we give the cat some": " milk",
+        "Maria is a doctor. She works at night. Her hospital is in Egypt. The garden is dry. She has seen the pyramids. "
+        "Her car is blue. Her son learns to swim. Every morning she drives through the capital,": " Cairo",
+        "Tom has a dog. The dog is called Rex. It rained on Monday. Rex barked all night. The bus was late. "
+        "Tom wears a grey coat. The park is large. In the park Tom calls his dog": " Rex",
+    },
+    "report": {
+        "Lena studies law. She comes from Poland. Her room is cold. She reads Polish novels. The lift is broken. "
+        "She likes apples. Her uncle is a baker. At weekends she visits her parents in the capital,": " Warsaw",
+        "We planted a tree. It is an apple tree. The fence is old. Last year it gave many apples. Our shed leaks. "
+        "A blackbird sings. The cellar is dark. In autumn we fill our baskets with": " apples",
+    },
 }

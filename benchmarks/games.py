@@ -62,8 +62,7 @@ class Game:
 
 def model_games(model: Model, split: str) -> Iterator[Game]:
     for kind, prompts in (("word", WORDS), ("sentence", SENTENCES)):
-        half, pairs = len(prompts) // 2, list(prompts.items())
-        for prompt, target in pairs[:half] if split == "choose" else pairs[half:]:
+        for prompt, target in prompts[split].items():
             values = np.array(_stored(model, prompt, target, kind))
             units = len(values).bit_length() - 1
             bits = 1 << np.arange(units)

@@ -54,6 +54,7 @@ FEWEST_SEARCH_PROBES = 4  # with fewer, what was found before is kept
 SHARED_SEARCH_PROBES = 96  # for groups and order of all targets, if there are several
 FEW_PROBES = 128  # for at most twelve units
 RESERVE = 16  # one of this number of probes is for groups and sufficiency
+ANY_SHARE = 5  # with this number of probes for each of a few units, they are kept with any share; otherwise half
 FEW_SINGLES = 8  # units are removed alone if there are this number of probes for each
 ROUND = 32  # further probes if the test fails
 KEPT_AGAIN = 0.5  # share of the other units that these keep
@@ -237,9 +238,10 @@ class _Search:
         return planned if self.method.probes is None else min(planned, max(1, round(0.4 * self.method.probes)))
 
     def _remove_at_random(self, count: int) -> None:
-        """Probes that keep a share of the units, most of them far from the output; of a few units, half of them."""
+        """Probes that keep a share of the units, most of them far from the output; of a few units, any share."""
         if self.units <= FEW_UNITS:
-            kept = np.full((count, self.units), 0.5)
+            share = self.rng.random((count, 1)) if self.probes.budget >= ANY_SHARE * self.units else 0.5
+            kept = np.full((count, self.units), share)
         else:
             kept = np.resize(SHARES_KEPT, count)[:, None] * np.ones(self.units)
             kept[:, self._near()] = NEAR_KEPT
@@ -305,7 +307,7 @@ class _Search:
             self.probes.report()  # a fit takes a while, and a caller may want to stop
             removed, drops = self.probes.known(t)
             known, priors = self.targets.get(t), SPARSE
-            if self.units <= FEW_UNITS:  # their Shapley values are means over random halves: other probes distort them
+            if self.units <= FEW_UNITS:  # Shapley values are means over all shares: other probes distort them
                 some, priors = np.append(True, self.is_random[: self.probes.spent] | self.complete), DENSE
                 removed, drops = removed[some], drops[some]
             surrogate = Surrogate.fit(removed, drops, priors, None if known is None else known.surrogate)

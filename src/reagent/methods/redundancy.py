@@ -12,7 +12,7 @@ to the group and are left out one after another.
 """
 
 from collections.abc import Generator
-from os.path import commonprefix
+from itertools import takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -134,7 +134,7 @@ def _same_stem(word: str, other: str) -> bool:
     >>> [_same_stem(*pair) for pair in (("italy", "italian"), ("greece", "greek"), ("garage", "garden"), ("in", "in"))]
     [True, True, False, True]
     """
-    same = len(commonprefix([word, other]))
+    same = len(list(takewhile(lambda pair: pair[0] == pair[1], zip(word, other, strict=False))))
     return word == other or (same >= STEM and same >= STEM_SHARE * min(len(word), len(other)))
 
 
