@@ -21,12 +21,13 @@ WORDS = {
 
 SENTENCES = {
     "choose": {
-        "Peter moved to Norway. The summer was short. He bought a wooden boat. His boat is red. Norway has many fjords. "
-        "He often eats fish. His sister writes every week. He lives in the capital,": " Oslo",
+        "Peter moved to Norway. The summer was short. He bought a wooden boat. His boat is red. "
+        "Norway has many fjords. He often eats fish. His sister writes every week. He lives in the capital,": " Oslo",
         "Our cat sleeps all day. It has green eyes. We bought milk. The cat likes milk. The neighbours have a parrot. "
         "The bowl is empty. My brother is at school. Every evening we give the cat some": " milk",
-        "Maria is a doctor. She works at night. Her hospital is in Egypt. The garden is dry. She has seen the pyramids. "
-        "Her car is blue. Her son learns to swim. Every morning she drives through the capital,": " Cairo",
+        "Maria is a doctor. She works at night. Her hospital is in Egypt. The garden is dry. "
+        "She has seen the pyramids. Her car is blue. Her son learns to swim. "
+        "Every morning she drives through the capital,": " Cairo",
         "Tom has a dog. The dog is called Rex. It rained on Monday. Rex barked all night. The bus was late. "
         "Tom wears a grey coat. The park is large. In the park Tom calls his dog": " Rex",
     },
