@@ -103,17 +103,25 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--summary", action="store_true", help="only summarize the records")
     arguments = parser.parse_args()
-    records = Records(arguments.out, ("split", "prompt", "removal", "seed"))
+    records = Records(arguments.out, ("model", "split", "prompt", "removal", "seed"))
     if not arguments.summary:
         model = reagent.load_model(arguments.model)
         prompts = load_prompts(model, arguments.split, arguments.size)
         for removal, limit in (("delete", arguments.limit), ("replace", arguments.replaced)):
             for example in (e for some in prompts.values() for e in some[arguments.skip :][:limit]):
                 for seed in range(arguments.seeds):
-                    key = {"split": arguments.split, "prompt": example.id, "removal": removal, "seed": seed}
+                    key = {
+                        "model": arguments.model,
+                        "split": arguments.split,
+                        "prompt": example.id,
+                        "removal": removal,
+                        "seed": seed,
+                    }
                     record = records.add(key, lambda e=example, r=removal, s=seed: measure(model, e, r, s))
                     print(f"{example.id} {removal} {seed}: {record['total_seconds']} s", file=sys.stderr)
-    print(json.dumps(summarize([row for row in records.rows if "error" not in row]), indent=1))
+    wanted = (arguments.model, arguments.split)
+    rows = [row for row in records.rows if "error" not in row and (row["model"], row["split"]) == wanted]
+    print(json.dumps(summarize(rows), indent=1))
 
 
 if __name__ == "__main__":

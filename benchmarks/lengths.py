@@ -87,18 +87,19 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=3, help="prompts of each kind")
     parser.add_argument("--model", default="smollm2")
     arguments = parser.parse_args()
-    records = Records(arguments.out, ("prompt", "length"))
+    records = Records(arguments.out, ("model", "prompt", "length"))
     model = reagent.load_model(arguments.model)
     prompts = load_prompts(model, "report", arguments.size)
     for number in range(arguments.skip, arguments.skip + arguments.limit):
         for example in (prompts[kind][number] for kind in KINDS):
             for length in LENGTHS:
                 record = records.add(
-                    {"prompt": example.id, "length": length},
+                    {"model": arguments.model, "prompt": example.id, "length": length},
                     lambda e=example, n=length: measure(model, e, n),
                 )
                 print(f"{example.id} {length}: {record['total_seconds']} s {record.get('error', '')}", file=sys.stderr)
-    print(json.dumps(summarize([row for row in records.rows if "error" not in row]), indent=1))
+    rows = [row for row in records.rows if "error" not in row and row["model"] == arguments.model]
+    print(json.dumps(summarize(rows), indent=1))
 
 
 if __name__ == "__main__":

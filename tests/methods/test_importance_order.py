@@ -102,3 +102,11 @@ def test_measured_drops_leave_out_texts_without_later_units() -> None:
     assert all(len(key) == probes.before[0] for key in drops)
     alone = probes.set_of([2])
     assert drops[alone[: probes.before[0]].tobytes()] == pytest.approx(5.0, abs=0.01)
+
+
+def test_an_order_is_found_again_when_its_texts_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that needs no further text still has an order."""
+    monkeypatch.setattr(OrderSearch, "_smallest", lambda _: [])
+    why = explained({3: 5.0, 11: 4.0, 20: 3.0})
+    assert [unit.token.text.strip() for unit in why.top(3)] == ["w3", "w11", "w20"]
+    assert why.top(1)[0].score == pytest.approx(5 / 12, abs=0.06)

@@ -120,6 +120,50 @@ def test_exactly_so_many_probes(tiny_model: HuggingFaceModel, probes: int, token
     assert why.cost.forward_passes == probes + 1
 
 
+@pytest.mark.parametrize(("units", "probes"), [(8, 254), (9, 500), (3, 6)])
+def test_exactly_so_many_probes_of_a_few_units(units: int, probes: int) -> None:
+    why = explain(mentions("w5"), text(*range(4, 4 + units)), target=" w0", probes=probes)
+    assert why.cost.probes == probes
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_one_unit_is_no_group(seed: int) -> None:
+    model, options = planted(lambda has: has(5)), {"removal": "replace", "replacer": "random"}
+    why = explain(model, "w5", target=" w0 w0 w0", seed=seed, **options)
+    assert all(len(group.units) > 1 for groups in why.groups for group in groups)
+
+
+def test_groups_are_found_for_every_one_of_many_outputs() -> None:
+    words = FILLER.copy()
+    words[3] = words[12] = 5
+    why = explain(mentions("w5", strength=6.0), text(*words), target=" w0" * 25)
+    assert all(any({3, 12} <= set(group.units) for group in groups) for groups in why.groups)
+
+
+def test_few_probes_leave_room_for_every_stage() -> None:
+    words = FILLER.copy()
+    words[3] = 5
+    why = explain(mentions("w5", strength=6.0), text(*words), target=" w0", max_probes=30)
+    assert why[0].sufficiency.passed
+    assert why.effects[0][3] > 3
+    barely = explain(mentions("w5", strength=6.0), text(*words), target=" w0", max_probes=3)
+    assert barely.cost.stopped != ("settled",)
+
+
+def test_a_failed_test_of_a_few_units_takes_more_random_probes() -> None:
+    """No small set of ten units is sufficient: further probes improve the Shapley values."""
+
+    def logits(context: Ids) -> Floats:
+        table = np.zeros((len(context), len(WORDS)))
+        table[:, 1:] = 30.0
+        table[:, 0] = 3.0 * context.shape[1]
+        return table
+
+    why = explain(ScriptedModel(WORDS, logits), text(*range(1, 11)), target=" w0", max_probes=200)
+    assert why.cost.stopped == ("insufficient",)
+    assert why.scores[0] == pytest.approx(np.full(10, 0.1), abs=0.02)
+
+
 def test_all_subsets_of_a_few_units_give_exact_values() -> None:
     model, prompt = planted(lambda has: has(5) | (has(6) & has(7))), text(5, 6, 7, 8, 9)
     fast = explain(model, prompt, target=" w0")

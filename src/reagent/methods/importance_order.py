@@ -4,7 +4,7 @@ An order of up to eight units is judged by two curves: the drop when its first 1
 (comprehensiveness), and the drop when only its first 3, 5 and 8 units are kept (sufficiency; DeYoung et al., 2020). The
 surrogate predicts both for any order, so the best order is found without the model, by moving one unit at a time. Then
 the texts of the best orders are measured, and what was measured replaces what was predicted. This is repeated until
-every text of the best order is measured.
+every text of the best order is measured, as far as the probes suffice.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ LENGTH = 8  # units in the order
 REMOVED = (1, 2, 3, 5)  # numbers of first units that are removed …
 KEPT = (3, 5, 8)  # … and that are kept alone
 KEEP_WEIGHT = 0.6  # of the drop when units are kept, relative to the drop when they are removed
-ESTIMATE_WEIGHT = 0.4  # of the estimates of the units, relative to these drops: oddities of one text count less
+ESTIMATE_WEIGHT = 0.4  # of the estimates of the units, relative to these drops: limits the influence of a single text
 GROUP_WEIGHT = 0.6  # … and of the surplus of their groups
 TOGETHER = 1.0  # nats for an order whose first units contain a redundant group as a whole
 FIRST_UNITS = 5
@@ -46,8 +46,7 @@ class ImportanceOrder:
 class OrderSearch:
     """The search for the order of one target.
 
-    Drops above `ceiling` count as `ceiling` when units are kept: a text that says nothing about the target may say so
-    with any log-probability.
+    Drops above `ceiling` count as `ceiling` when units are kept, because above it they do not distinguish texts.
     """
 
     probes: ProbeSet
@@ -61,14 +60,18 @@ class OrderSearch:
     def run(self, order: ImportanceOrder, allowance: int) -> Requests:
         """Fill `order` with at most `allowance` probes."""
         left = allowance // self.probes.draws
-        wanted = self._smallest()[:left]
-        while wanted:
-            yield wanted
-            left -= len(wanted)
+        wanted = self._smallest()[: -(-left // 2)]
+        best = first = self.pool[: self.length]
+        while True:
+            if wanted:
+                yield wanted
+                left -= len(wanted)
             judge = self._judge()
-            best = judge.best(self.pool, [np.array(order.units or self.pool[: self.length]), self.pool[: self.length]])
-            order.units, order.gains = best.tolist(), judge.gains(best)
-            wanted = judge.unknown_texts(best, self.pool)[: min(BATCH, left, self.probes.remaining)]
+            best = judge.best(self.pool, [best, first])
+            wanted = judge.unknown_texts(best, self.pool)[: max(0, min(BATCH, left, self.probes.remaining))]
+            if not wanted:
+                break
+        order.units, order.gains = best.tolist(), judge.gains(best)
 
     @property
     def length(self) -> int:
@@ -87,7 +90,7 @@ class OrderSearch:
         texts = np.array([self.probes.all_but(units, self.target) for units in sets])
         drops = self.surrogate.mean_effects()(texts[:, : len(self.estimate)])
         best = texts[np.argsort(drops, kind="stable")[:SMALLEST_TEXTS]]
-        return [text for text in best if self.probes.result(text, self.target) is None]
+        return [text for text in best if not self.probes.is_measured(text)]
 
     def _judge(self) -> "_Judge":
         return _Judge(self, self.surrogate.with_probes(*self.probes.known(self.target)))
@@ -160,7 +163,7 @@ class _Judge:
         units = order.tolist()
         rows = [probes.all_but(units[:k], target) for k in KEPT if k <= len(units)]
         rows += [probes.set_of(units[:k]) for k in REMOVED if k <= len(units)]
-        return {row.tobytes(): row for row in rows if probes.result(row, target) is None}
+        return {row.tobytes(): row for row in rows if not probes.is_measured(row)}
 
     def gains(self, order: Ids) -> list[float]:
         """What each unit of the order adds: the mean of the loss when removed and the gain when kept.

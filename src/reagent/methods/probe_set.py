@@ -84,6 +84,10 @@ class ProbeSet:
         """Report the progress."""
         self.on_progress(Progress(self.spent, self.budget, "probes"))
 
+    def is_measured(self, removed: Mask) -> bool:
+        """Whether a set has all its draws."""
+        return not removed.any() or len(self._rows.get(removed.tobytes(), ())) >= self.draws
+
     def result(self, removed: Mask, target: int) -> Measurement | None:
         """What was measured for a set and a target; None if the set was not scored."""
         if not removed.any():

@@ -48,12 +48,13 @@ NEAR_UNITS, NEAR_KEPT = 5, 0.8  # units directly before the output, and how ofte
 RANDOM_PROBES = 48  # for up to MANY_UNITS units …
 MORE_PROBES = 16  # … and this number more for each doubling
 MANY_UNITS = 64
+RANDOM_SHARE = 0.375  # of a fixed number of probes; at most this share of `max_probes`
 MAX_SINGLE = 16  # units removed alone
 SEARCH_PROBES = 52  # for groups and order of one target
-FEWEST_SEARCH_PROBES = 4  # with fewer, what was found before is kept
+FEWEST_SEARCH_PROBES = 4  # with this number or fewer there is no search
 SHARED_SEARCH_PROBES = 96  # for groups and order of all targets, if there are several
 FEW_PROBES = 128  # for at most twelve units
-RESERVE = 16  # one of this number of probes is for groups and sufficiency
+RESERVE = 16  # 1/16 of the probes is reserved for groups and sufficiency
 ANY_SHARE = 5  # with this number of probes for each of a few units, they are kept with any share; otherwise half
 FEW_SINGLES = 8  # units are removed alone if there are this number of probes for each
 ROUND = 32  # further probes if the test fails
@@ -206,14 +207,17 @@ class _Search:
             if self.method.probes is None and not failed:
                 break
             before = self.probes.spent
-            if self.method.probes is None:
-                self._remove_others(failed, min(ROUND, self.probes.remaining))
+            left = self.probes.remaining
+            if self.method.probes is not None:  # half of many for a further search
+                self._remove_at_random(left if left < ROUND else left // 2)
+            elif self.units <= FEW_UNITS:
+                self._remove_at_random(min(ROUND, left))
             else:
-                self._remove_at_random(self.probes.remaining)
+                self._remove_others(failed, min(ROUND, left))
             if self.probes.spent == before:  # every subset was measured
                 break
             self._estimate()
-            self._search_groups_and_order(failed)
+            self._search_groups_and_order(failed if self.method.probes is None else self.rows)
             self._report()
 
     # --- probes ---
@@ -235,7 +239,9 @@ class _Search:
     def _planned_random_probes(self) -> int:
         doublings = max(0.0, np.log2(self.units / MANY_UNITS))
         planned = RANDOM_PROBES + round(MORE_PROBES * float(doublings))
-        return planned if self.method.probes is None else min(planned, max(1, round(0.4 * self.method.probes)))
+        if self.method.probes is None:
+            return min(planned, max(1, round(RANDOM_SHARE * self.probes.budget)))
+        return max(1, round(RANDOM_SHARE * self.method.probes))
 
     def _remove_at_random(self, count: int) -> None:
         """Probes that keep a share of the units, most of them far from the output; of a few units, any share."""
@@ -263,6 +269,9 @@ class _Search:
             if self.units <= FEW_UNITS:
                 removed = np.stack([removed, ~removed], axis=1).reshape(-1, self.units)[:missing]
             self.probes.measure(removed)
+        if self.units <= FEW_UNITS:  # the last subsets are hardly ever drawn
+            left = [row for row in all_subsets(self.units) if not self.probes.is_measured(row)]
+            self.probes.measure(np.array(left).reshape(-1, self.units)[: goal - self.probes.spent])
 
     def _near(self) -> Ids:
         """The last units of the prompt, and all output units."""
@@ -338,7 +347,8 @@ class _Search:
             return
         allowance = self.probes.remaining
         if self.method.probes is None:
-            allowance = min(allowance, max(SEARCH_PROBES, SHARED_SEARCH_PROBES) if len(rows) > 1 else SEARCH_PROBES)
+            shared = max(SHARED_SEARCH_PROBES, (FEWEST_SEARCH_PROBES + 1) * len(rows))
+            allowance = min(allowance, shared if len(rows) > 1 else SEARCH_PROBES)
         searches = {t: self._search_target(self.targets[t], allowance // len(rows)) for t in rows}
         while searches:
             wanted: list[Mask] = []
@@ -376,7 +386,7 @@ class _Search:
             find_complementary(self.probes, target.row, target.single, target.groups),
         )
         for wanted in chain(*searches):
-            yield [row for row in wanted if self.probes.result(row, target.row) is None]
+            yield [row for row in wanted if not self.probes.is_measured(row)]
 
     def _important(self, target: _Target) -> list[int]:
         """The units that the test of sufficiency keeps, the most important first."""
@@ -401,7 +411,7 @@ class _Search:
         target.sufficiency = Sufficiency(positions, kept.drop, stderr, total.drop, rank, bool(passed))
 
     def _ceiling(self, t: int) -> float:
-        """The drop of a text that says little about a target: the upper quartile of the probes."""
+        """The drop of a text that says little about a target: the 85 % quantile of the drops of the random probes."""
         random = self.is_random[: self.probes.spent]
         return float(np.quantile(self.probes.drops[random if random.any() else slice(None), t], CEILING))
 
@@ -460,4 +470,6 @@ class _Search:
         sufficiency = self.targets[t].sufficiency if t in self.targets else None
         if sufficiency is not None and not sufficiency.passed:
             return "insufficient"
-        return "fixed" if self.method.probes else "settled"
+        if self.method.probes:
+            return "fixed"
+        return "unsettled" if sufficiency is None and t in self.targets else "settled"

@@ -7,8 +7,8 @@ the answer. Hypotheses come from two sources:
 - the surrogate: units with a large Shapley value and a small effect of their own, such as a fact and its paraphrase.
 
 A hypothesis is tested by removing all its units from the otherwise unchanged text. It is redundant if this costs much,
-and if it costs little as soon as any one of the units stays. Units without which the others cost as much do not belong
-to the group and are left out one after another.
+and if it costs clearly less as soon as any one of the units stays. Units without which the others cost as much do not
+belong to the group and are left out one after another.
 """
 
 from collections.abc import Generator
@@ -73,7 +73,7 @@ def find_redundant(
         yield from _test_hypothesis(probes, target, single, left, found)
     for unit in hidden[:MAX_ALONE]:
         pairs = [[unit, int(other)] for other in np.argsort(-interactions[unit])[:MAX_PARTNERS] if other != unit]
-        if not any(unit in group.units for group in found):
+        if pairs and not any(unit in group.units for group in found):
             yield [probes.set_of(pair) for pair in pairs]
             joints = [probes.result(probes.set_of(pair), target) for pair in pairs]
             best = max(range(len(pairs)), key=lambda i: -np.inf if joints[i] is None else joints[i].drop)  # type: ignore[union-attr]

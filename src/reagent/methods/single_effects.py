@@ -37,20 +37,21 @@ def estimate_single_effects(
         if result is not None and np.isfinite(result.stderr):
             effects[i], errors[i], measured[i] = result.drop, result.stderr, True
     removed = [
-        (np.flatnonzero(block[: len(effects)]), result.drop)
+        (np.flatnonzero(block[: len(effects)]), result)
         for block in blocks
         if (result := probes.result(block, target)) is not None and block[: len(effects)].any()
     ]
     if not removed or not measured.any():
         return effects, errors
-    own_variance = float(np.mean([drop**2 / len(units) for units, drop in removed]))
+    own_variance = float(np.mean([result.drop**2 / len(units) for units, result in removed]))
     misses = np.append((effects - predicted[0])[measured] ** 2, own_variance)  # few of them could all be small
     surrogate_variance = float(np.mean(misses))
-    for units, drop in removed:
-        shared = drop / len(units)
+    for units, result in removed:
+        shared = result.drop / len(units)
         refined = shared + predicted[0][units] - predicted[0][units].mean()
         weight = own_variance / (own_variance + surrogate_variance) if own_variance else 0.0
         effects[units] = np.where(measured[units], effects[units], weight * refined + (1 - weight) * shared)
         variance = (1 - weight) * own_variance * (1 - 1 / len(units))
+        variance += (result.stderr / len(units)) ** 2 if np.isfinite(result.stderr) else own_variance / len(units)
         errors[units] = np.where(measured[units], errors[units], np.sqrt(variance))
     return effects, errors

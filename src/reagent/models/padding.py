@@ -15,7 +15,7 @@ from reagent.case import Ids
 from reagent.models.prefix_cache import COPIES, Batch, leading_agreement
 
 LOGITS_COST = 0.4  # of a place, in tokens; measured with the bundled model
-MOST_PASS_COST = 1e9  # large batches at any price
+MOST_PASS_COST = 1e9  # upper limit, so that costs stay finite
 
 
 def pad_right(sequences: Sequence[Ids], lengths: Ids) -> Ids:
