@@ -48,7 +48,8 @@ NEAR_UNITS, NEAR_KEPT = 5, 0.8  # units directly before the output, and how ofte
 RANDOM_PROBES = 48  # for up to MANY_UNITS units …
 MORE_PROBES = 16  # … and this number more for each doubling
 MANY_UNITS = 64
-RANDOM_SHARE = 0.375  # of a fixed number of probes; at most this share of `max_probes`
+MOST_RANDOM = 0.4  # share of the probes that may be used …
+LEAST_RANDOM = 0.3  # … and of a fixed number of probes
 MAX_SINGLE = 16  # units removed alone
 SEARCH_PROBES = 52  # for groups and order of one target
 FEWEST_SEARCH_PROBES = 4  # with this number or fewer there is no search
@@ -239,9 +240,8 @@ class _Search:
     def _planned_random_probes(self) -> int:
         doublings = max(0.0, np.log2(self.units / MANY_UNITS))
         planned = RANDOM_PROBES + round(MORE_PROBES * float(doublings))
-        if self.method.probes is None:
-            return min(planned, max(1, round(RANDOM_SHARE * self.probes.budget)))
-        return max(1, round(RANDOM_SHARE * self.method.probes))
+        least = round(LEAST_RANDOM * (self.method.probes or 0))
+        return max(1, least, min(planned, round(MOST_RANDOM * self.probes.budget)))
 
     def _remove_at_random(self, count: int) -> None:
         """Probes that keep a share of the units, most of them far from the output; of a few units, any share."""
