@@ -5,6 +5,7 @@ python benchmarks/report.py docs/benchmarks        # the folder with the output 
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -404,12 +405,15 @@ def repeated(results: dict[str, Any]) -> str:
         for kind, rows in kinds.items():
             prompts = max(row["del"]["count"] for row in rows.values())
             lines += ["", f"{name.capitalize()}: {kind}, {prompts} prompts", ""]
-            lines.append(f"| method | {' | '.join(REPEATED_COLUMNS)} |")
-            lines.append("|---" * (1 + len(REPEATED_COLUMNS)) + "|")
-            for method, row in sorted(rows.items(), key=lambda item: not item[0].startswith("reagent fast")):
-                cells = (_interval(row.get(key), digits) for key, digits in REPEATED_COLUMNS.values())
-                lines.append(f"| {method} | {' | '.join(cells)} |")
+            table = {
+                method: [_interval(row.get(key), digits) for key, digits in REPEATED_COLUMNS.values()]
+                for method, row in sorted(rows.items(), key=lambda item: not item[0].startswith("reagent fast"))
+            }
+            lines += _table("method", REPEATED_COLUMNS, table)
     return "\n".join([*lines, *_failures(results), ""])
+
+
+GAME_MEASURES = ("spearman", "spearman_positive", "top")
 
 
 def games(results: dict[str, Any]) -> str:
@@ -424,28 +428,24 @@ def games(results: dict[str, Any]) -> str:
         "",
         "    python benchmarks/games.py --split report --out games.jsonl > docs/benchmarks/games.json",
         "",
-        "The tables show Spearman's and Pearson's correlation with the exact values, and the share of the causes (of a prompt:",
-        "of the three most important units) that are at the top. Values are means over games. The JSON also has the correlations",
-        "of the positive parts: the scores of `reagent` are never negative. A cell is empty if the method needs more passes or",
-        "failed.",
+        "The tables show three means over games: Spearman's correlation with the exact values, the same of the positive parts",
+        "(negative estimates and values count as 0, because the scores of `reagent` are never negative), and the share of the",
+        "causes (of a prompt: of the three most important units) that are at the top. A cell is empty if the method needs more",
+        "passes or failed.",
     ]
     for split, kinds in results.items():
         if split == "errors":
             continue
         for kind, by_passes in kinds.items():
-            lines += [
-                "",
-                f"{split.capitalize()}: {kind}",
-                "",
-                f"| method | {' | '.join(f'{n} passes' for n in by_passes)} |",
-            ]
-            lines.append("|---" * (1 + len(by_passes)) + "|")
-            for method in dict.fromkeys(name for rows in by_passes.values() for name in rows):
-                cells = (
-                    ", ".join(_mean(rows.get(method, {}).get(key), 2) for key in ("spearman", "pearson", "top"))
+            lines += ["", f"{split.capitalize()}: {kind}", ""]
+            table = {
+                method: [
+                    ", ".join(_mean(rows.get(method, {}).get(key), 2) for key in GAME_MEASURES)
                     for rows in by_passes.values()
-                )
-                lines.append(f"| {method} | {' | '.join(cells)} |")
+                ]
+                for method in dict.fromkeys(name for rows in by_passes.values() for name in rows)
+            }
+            lines += _table("method", [f"{n} passes" for n in by_passes], table)
     return "\n".join([*lines, *_failures(results), ""])
 
 
@@ -486,7 +486,15 @@ def lengths(results: dict[str, Any]) -> str:
         if isinstance(row, dict):
             cells = " | ".join(_mean(row[name], digits) for name, digits in names.items())
             lines.append(f"| {length} | {row['passes']['count']} | {cells} |")
+    lines += ["", f"Passes of long prompts, divided by those of short ones: {results['ratio of passes']:.2f}."]
     return "\n".join([*lines, ""])
+
+
+def _table(corner: str, columns: Iterable[str], rows: dict[str, list[str]]) -> list[str]:
+    """The lines of a Markdown table."""
+    names = [corner, *columns]
+    body = ([name, *cells] for name, cells in rows.items())
+    return [f"| {' | '.join(cells)} |" for cells in (names, ["---"] * len(names), *body)]
 
 
 def _mean(cell: dict[str, Any] | None, digits: int) -> str:

@@ -9,6 +9,7 @@ surrogate.py       a sparse model of the drops: effects, Shapley values, standar
 single_effects.py  the effect of each unit alone, from removals of single units and of blocks
 redundancy.py      groups of units that act together
 importance_order.py  the order of importance, measured
+few_units.py       Shapley values of at most twelve units, from some of their subsets
 leave_one_out.py   single effects of replacement from shared, balanced probes
 effects.py         single effects and their standard errors from probes
 lime.py            local linear models

@@ -30,8 +30,8 @@ from reagent.case import Case, Floats, Ids, Mask
 from reagent.errors import InputError
 from reagent.explanation import Group, Sufficiency
 from reagent.methods.base import Attribution, Progress, ProgressCallback, no_progress
-from reagent.methods.exact import MAX_UNITS as FEW_UNITS
-from reagent.methods.exact import all_subsets, games_of_targets, shapley_values
+from reagent.methods.exact import all_subsets
+from reagent.methods.few_units import FEW_UNITS, PROBES_FOR_EDGES, draw_subsets, edges, estimate_shapley_values
 from reagent.methods.importance_order import ImportanceOrder, OrderSearch
 from reagent.methods.normalization import normalize
 from reagent.methods.probe_set import ProbeSet
@@ -56,8 +56,6 @@ FEWEST_SEARCH_PROBES = 4  # with this number or fewer there is no search
 SHARED_SEARCH_PROBES = 96  # for groups and order of all targets, if there are several
 FEW_PROBES = 128  # for at most twelve units
 RESERVE = 16  # 1/16 of the probes is reserved for groups and sufficiency
-ANY_SHARE = 5  # with this number of probes for each of a few units, they are kept with any share; otherwise half
-FEW_SINGLES = 8  # units are removed alone if there are this number of probes for each
 ROUND = 32  # further probes if the test fails
 KEPT_AGAIN = 0.5  # share of the other units that these keep
 IMPORTANT_SHARE, FEWEST_IMPORTANT = 0.3, 5  # of the units, in the test of sufficiency: the published share
@@ -224,18 +222,15 @@ class _Search:
     # --- probes ---
 
     def _remove_of_few(self, count: int) -> None:
-        """Probes of a few units: all subsets, or random halves and each unit alone."""
+        """Probes of a few units: all subsets, or the most telling ones and random others (few_units.py)."""
         if not self.probes.remover.is_random and 2**self.units <= count + 1:
             self.probes.measure(all_subsets(self.units))
             self.complete = True
             return
-        alone = self.units * self.probes.draws
-        if count < FEW_SINGLES * alone:
-            alone = 0
         self.probes.measure(np.ones((1, self.units), dtype=np.bool_))
-        self._remove_at_random(count - alone - count // RESERVE - self.probes.spent)
-        if alone:
-            self.probes.measure(np.eye(self.units, dtype=np.bool_), self.probes.draws)
+        if count >= PROBES_FOR_EDGES * self.units * self.probes.draws:
+            self.probes.measure(edges(self.units), self.probes.draws)
+        self._remove_at_random(count - count // RESERVE - self.probes.spent)
 
     def _planned_random_probes(self) -> int:
         doublings = max(0.0, np.log2(self.units / MANY_UNITS))
@@ -245,29 +240,23 @@ class _Search:
 
     def _remove_at_random(self, count: int) -> None:
         """Probes that keep a share of the units, most of them far from the output; of a few units, any share."""
-        if self.units <= FEW_UNITS:
-            share = self.rng.random((count, 1)) if self.probes.budget >= ANY_SHARE * self.units else 0.5
-            kept = np.full((count, self.units), share)
-        else:
-            kept = np.resize(SHARES_KEPT, count)[:, None] * np.ones(self.units)
-            kept[:, self._near()] = NEAR_KEPT
+        kept = np.resize(SHARES_KEPT, count)[:, None] * np.ones(self.units)
+        kept[:, self._near()] = NEAR_KEPT
         begin = self.probes.spent
         self._measure_random(kept, count)
         self.is_random[begin : self.probes.spent] = True
 
     def _measure_random(self, kept: Floats, count: int) -> None:
-        """Exactly `count` probes with these probabilities of keeping each unit, if there are so many subsets.
-
-        Of a few units, every probe is followed by its complement, which makes Shapley values more precise.
-        """
+        """Exactly `count` new probes, if there are so many subsets; `kept` are the probabilities for many units."""
         goal = self.probes.spent + count
         for _ in range(20):  # a set that was measured before is drawn again
             missing = goal - self.probes.spent
             if missing <= 0:
                 return
-            removed = self.rng.random((len(kept), self.units))[:missing] >= kept[:missing]
             if self.units <= FEW_UNITS:
-                removed = np.stack([removed, ~removed], axis=1).reshape(-1, self.units)[:missing]
+                removed = draw_subsets(missing, self.units, self.probes.budget, self.rng)
+            else:
+                removed = self.rng.random((len(kept), self.units))[:missing] >= kept[:missing]
             self.probes.measure(removed)
         if self.units <= FEW_UNITS:  # the last subsets are hardly ever drawn
             left = [row for row in all_subsets(self.units) if not self.probes.is_measured(row)]
@@ -315,29 +304,17 @@ class _Search:
         for t in self.rows:
             self.probes.report()  # a fit takes a while, and a caller may want to stop
             removed, drops = self.probes.known(t)
-            known, priors = self.targets.get(t), SPARSE
-            if self.units <= FEW_UNITS:  # Shapley values are means over all shares: other probes distort them
-                some, priors = np.append(True, self.is_random[: self.probes.spent] | self.complete), DENSE
-                removed, drops = removed[some], drops[some]
-            surrogate = Surrogate.fit(removed, drops, priors, None if known is None else known.surrogate)
+            known = self.targets.get(t)
+            few, start = self.units <= FEW_UNITS, None if known is None else known.surrogate
+            surrogate = Surrogate.fit(removed, drops, DENSE if few else SPARSE, start)
+            shapley = estimate_shapley_values(self.probes, t, surrogate) if few else surrogate.shapley_values()
             units = removed.shape[1]
-            shapley = surrogate.shapley_values()
-            if self.complete:
-                game = games_of_targets(self._all_values(), self.case, self.probes.free)[t]
-                shapley = shapley_values(game), np.zeros(units)
             predicted = self.predicted.get(t) or surrogate.effects(np.eye(units, dtype=np.bool_))
             single, stderr = estimate_single_effects(self.probes, t, self.blocks, predicted)
             target = _Target(t, surrogate, single, stderr, shapley)
             if known is not None:
                 target.groups, target.order, target.sufficiency = known.groups, known.order, known.sufficiency
             self.targets[t] = target
-
-    def _all_values(self) -> Floats:
-        """Minus the drop of every subset, in the order of `all_subsets`."""
-        values = np.zeros((2**self.units, len(self.case.output)))
-        index = (~self.probes.removed) @ (1 << np.arange(self.units))
-        values[index] = -self.probes.drops
-        return values
 
     # --- groups, order, sufficiency ---
 
