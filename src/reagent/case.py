@@ -177,6 +177,16 @@ class Case:
 
     # --- the same case with other units or targets ---
 
+    def without_output_removal(self) -> "Case":
+        """The same case with all output units protected: only the prompt is changed."""
+        return replace(self, output=tuple(replace(unit, protected=True) for unit in self.output))
+
+    @property
+    def asks_about_the_whole_answer(self) -> bool:
+        """Whether the output has several units and stays as it is."""
+        is_fixed = all(unit.protected for unit in self.output)
+        return len(self.output) > 1 and is_fixed and self.contrast is None and self.phrase is None
+
     def grouped(self, groups: Sequence[int | None]) -> "Case":
         """Merge neighbouring input units of the same group into one unit; units of group None become protected.
 

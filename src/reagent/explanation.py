@@ -15,9 +15,9 @@ import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from itertools import groupby, pairwise
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, overload
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, overload
 
 from reagent import serialization
 from reagent._version import __version__
@@ -36,8 +36,8 @@ from reagent.explanation_parts import (
     Sufficiency,
     Token,
     WhatIf,
+    WholeAnswer,
 )
-from reagent.segmentation import UNITS, assign
 from reagent.serialization import Count, JsonSchema, Without
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STOP_REASONS", "Z_95", "Answer", "Contribution", "Cost", "Explanation", "Group", "Info", "Level", "Message", "Row",
-    "Rows", "StandardError", "Sufficiency", "Token", "TokenExplanation", "WhatIf", "censoring_warnings", "join_tokens",
-    "load", "warning_reasons",
+    "Rows", "StandardError", "Sufficiency", "Token", "TokenExplanation", "WhatIf", "WholeAnswer", "censoring_warnings",
+    "join_tokens", "load", "warning_reasons",
 ]  # fmt: skip
 
 Z_95 = 1.96  # half the width of a 95 % interval, in standard errors
@@ -157,7 +157,20 @@ class Explanation:
     SCHEMA: ClassVar = "reagent.explanation/2"
     OLDER_SCHEMAS: ClassVar = {"reagent.explanation/1": frozenset({"groups", "sufficiency"})}
     ADDED_LATER: ClassVar = frozenset(
-        {"unit", "levels", "messages", "what_if", "cost.runs", "cost.requests", "cost.censored", "cost.unlisted"}
+        {
+            "unit",
+            "display_unit",
+            "attributes",
+            "answer",
+            "levels",
+            "levels.answer",
+            "messages",
+            "what_if",
+            "cost.runs",
+            "cost.requests",
+            "cost.censored",
+            "cost.unlisted",
+        }
     )
 
     version: str = __version__
@@ -174,6 +187,10 @@ class Explanation:
     target: TargetInfo = field(default_factory=lambda: {"kind": "tokens"})
     unit: str = "token"
     """How the prompt was cut: token, word, sentence, paragraph or span."""
+    display_unit: str | None = None
+    """The larger unit in which views show tokens, as word; null: as they are."""
+    attributes: Literal["context", "prompt"] = "context"
+    """What was removed for an output token: units of its whole context, or only of the prompt."""
     effect_unit: str | None = None
     """nats, g, probability, …; null without effects."""
     input: Annotated[tuple[Token, ...], Without("logprob"), JsonSchema(minItems=1)]
@@ -188,6 +205,8 @@ class Explanation:
     """Units that act together: a list for each output token; empty if the method does not look for them."""
     sufficiency: tuple[Sufficiency | None, ...] | None = None
     """For each output token, whether the important units alone lead to it; null where that was not tested."""
+    answer: WholeAnswer | None = None
+    """The answer as a whole; null if it was not measured, or if there is only one output token."""
     levels: tuple[Level, ...] = ()
     """Coarser explanations of a long prompt, the coarsest first."""
     messages: tuple[Message, ...] = ()
@@ -202,6 +221,8 @@ class Explanation:
         for level in self.levels:
             for name in FIELDS_WITH_ROWS:
                 _check_rows(f"{name} of level {level.unit!r}", getattr(level, name), len(level.units), len(self.output))
+        if self.answer is not None:
+            self._check_answer(self.answer)
         if any(not 0 <= value <= 1 + 1e-6 for row in self.scores for value in row):
             raise InputError("scores must lie between 0 and 1")
         if any(value < 0 for row in self.stderr or () for value in row):
@@ -210,6 +231,17 @@ class Explanation:
             raise InputError("tokens must begin at 0 or later and not end before they begin")
         _check_finite(self.target.get("logprob"), *(token.logprob for token in self.output), self.cost.seconds)
         self._check_references()
+
+    def _check_answer(self, answer: WholeAnswer) -> None:
+        for name in FIELDS_WITH_ROWS:
+            row = getattr(answer, name)
+            _check_rows(f"{name} of the answer", None if row is None else (row,), len(self.input), 1)
+        if any(not 0 <= value <= 1 + 1e-6 for value in answer.scores) or any(v < 0 for v in answer.stderr or ()):
+            raise InputError("scores of the answer must lie between 0 and 1, and its stderr must not be negative")
+        units = [i for group in answer.groups for i in group.units]
+        units += answer.sufficiency.units if answer.sufficiency else ()
+        if not all(0 <= i < len(self.input) for i in units):
+            raise InputError("groups and sufficiency of the answer must refer to units of the prompt")
 
     def _check_references(self) -> None:
         """Numbers that refer to output tokens and units must refer to existing ones."""
@@ -273,12 +305,20 @@ class Explanation:
         return int(self.target.get("index", 0))
 
     def context(self, target: int = 0) -> tuple[Token, ...]:
-        """The tokens before output token `target`: the prompt, then the earlier output."""
-        return self.input + self.output[: self._index(target)]
+        """The tokens before output token `target`: the prompt, then the earlier output.
 
-    def top(self, n: int = 5, target: int = 0) -> list[Contribution]:
-        """The `n` most important context tokens of output token `target`, the most important first."""
-        return self[self._index(target)].top(n)
+        Earlier output that was never removed counts as protected.
+        """
+        output = self.output[: self._index(target)]
+        if self.attributes == "prompt":
+            output = tuple(replace(token, protected=True) for token in output)
+        return self.input + output
+
+    def top(self, n: int = 5, target: int | None = None) -> list[Contribution]:
+        """The `n` most important units for the answer as a whole, or for output token `target`, the best first."""
+        if target is None and "index" not in self.target:
+            return self.whole()[0].top(n) if self.output else []
+        return self[self.focus if target is None else self._index(target)].top(n)
 
     def settled(self, target: int = 0) -> tuple[bool, ...] | None:
         """For each context token, whether its rank is significant; None without standard errors of the ranking.
@@ -330,32 +370,25 @@ class Explanation:
             array[t, : len(row)] = row
         return array
 
-    def aggregate(self, unit: str) -> "Explanation":
+    def aggregate(self, unit: str, output: bool = False) -> "Explanation":
         """The same explanation with its tokens summed to words, sentences or paragraphs.
 
         The sum of the effects of tokens is not the effect of removing them together; `explain` measures that if it
-        is given the unit. Standard errors are added as if they were independent. Groups and sufficiency were measured
-        for the tokens and are left out.
+        is given the unit. Standard errors are added as if they were independent. Groups and the important units of
+        the sufficiency test are named by the units that contain them. With `output`, output tokens are summed too.
         """
-        if unit not in UNITS:
-            raise UnknownNameError("unit", unit, UNITS)
-        cut = assign([(t.start, t.end) for t in self.input], UNITS[unit](self.prompt), self.prompt)
-        keys = [
-            (c, i if c is None or t.protected else -1) for i, (c, t) in enumerate(zip(cut, self.input, strict=True))
-        ]
-        groups = [[i for i, _ in run] for _, run in groupby(enumerate(keys), key=lambda pair: pair[1])]
-        return replace(
-            self,
-            input=tuple(join_tokens(self.prompt, [self.input[i] for i in group]) for group in groups),
-            unit=unit,
-            groups=(),
-            sufficiency=None,
-            levels=(),
-            what_if=(),
-            scores=_sum_groups(self.scores, groups),
-            effects=None if self.effects is None else _sum_groups(self.effects, groups),
-            stderr=None if self.stderr is None else _sum_groups(self.stderr, groups, power=2),
-        )
+        from reagent.aggregation import aggregate_units
+
+        return aggregate_units(self, unit, output)
+
+    def whole(self) -> "Explanation":
+        """The explanation of the answer as a whole: one output unit, over the units of the prompt.
+
+        If the method did not measure it (`answer` is None), it is summed up from the rows of the output tokens.
+        """
+        from reagent.aggregation import whole_answer
+
+        return whole_answer(self)
 
     # --- JSON ---
 
@@ -382,26 +415,29 @@ class Explanation:
 
     # --- views (imported lazily: this module does not depend on them) ---
 
-    def show(self, target: int | None = None) -> None:
-        """Print to the terminal: every output token, or only `target`."""
+    def show(self, target: int | None = None, unit: str | None = None) -> None:
+        """Print to the terminal: the answer as a whole and its parts, or only output token `target`.
+
+        `unit` is "token", "word" or "sentence"; by default words, unless other units were asked for.
+        """
         from reagent.views.terminal import show
 
-        show(self, target=target)
+        show(self, target=target, unit=unit)
 
-    def to_html(self, path: str | Path | None = None) -> str:
-        """One self-contained HTML page; also written to `path` where one is given."""
+    def to_html(self, path: str | Path | None = None, unit: str | None = None) -> str:
+        """One self-contained HTML page; also written to `path` where one is given. `unit` as in `show`."""
         from reagent.views.html import render_page
 
-        text = render_page(self)
+        text = render_page(self, unit)
         if path is not None:
             atomic_write(path, text)
         return text
 
-    def to_png(self, path: str | Path, target: int | None = None) -> Path:
-        """A bar chart over the context tokens, or a heat map if there are several output tokens."""
+    def to_png(self, path: str | Path, target: int | None = None, unit: str | None = None) -> Path:
+        """A bar chart of the answer as a whole and a heat map of its parts, or bars of output token `target`."""
         from reagent.views.plots import save_png
 
-        return save_png(self, path, target=target)
+        return save_png(self, path, target=target, unit=unit)
 
     def to_frame(self) -> "pandas.DataFrame":
         """A table with a row for each output token and each unit of its context."""
@@ -473,14 +509,6 @@ def _check_rows(name: str, rows: Rows | None, inputs: int, outputs: int) -> None
 def _check_finite(*values: Any) -> None:
     if not all(value is None or (isinstance(value, float | int) and math.isfinite(value)) for value in values):
         raise InputError("log-probabilities and seconds must be finite numbers")
-
-
-def _sum_groups(rows: Rows, groups: Sequence[Sequence[int]], power: int = 1) -> Rows:
-    """Sums over groups of the prompt's units (of squares for standard errors); columns of the output are kept."""
-    inputs = sum(map(len, groups))
-    return tuple(
-        (*(sum(row[i] ** power for i in group) ** (1 / power) for group in groups), *row[inputs:]) for row in rows
-    )
 
 
 def join_tokens(text: str, units: Sequence[Token], protected: bool = False) -> Token:

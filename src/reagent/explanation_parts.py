@@ -1,4 +1,4 @@
-"""The parts of an explanation: tokens, messages, groups, sufficiency, counterfactuals, levels and cost.
+"""The parts of an explanation: tokens, messages, groups, sufficiency, whole answer, counterfactuals, levels and cost.
 
 `explanation.py` puts them together and exports their names. The dataclasses also define the JSON form.
 """
@@ -112,6 +112,23 @@ def _check_numbers(name: str, effect: float, stderr: float | None, reference: fl
 
 
 @dataclass(frozen=True, slots=True)
+class WholeAnswer:
+    """The explanation of the answer as a whole: what removing units of the prompt does to its log-probability.
+
+    The answer is fixed, and only the prompt is changed. The log-probability of the answer is the sum over its tokens.
+    """
+
+    scores: tuple[Score, ...]
+    """One number for each unit of the prompt; they sum to 1."""
+    effects: Row | None
+    stderr: Row | None
+    groups: tuple[Group, ...]
+    sufficiency: Sufficiency | None
+    stopped: str
+    """Why the search ended."""
+
+
+@dataclass(frozen=True, slots=True)
 class Cost:
     """The work that an explanation took, without loading the model and without generating the completion."""
 
@@ -168,3 +185,4 @@ class Level:
     scores: Scores
     effects: Rows | None
     stderr: Rows | None
+    answer: WholeAnswer | None = None

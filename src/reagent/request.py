@@ -43,9 +43,11 @@ class ExplainRequest:
     max_new_tokens: int
     stride: int
     units: str | tuple[str, ...]  # one name: a long prompt may be explained coarse to fine; several: exactly these
+    display_unit: str | None  # the unit in which views show tokens
     prompt_spans: tuple[Span, ...] | None
     target_span: str | None
     contrast: str | None
+    attribute_target: bool
     what_if: bool
     method: Method
     method_info: Mapping[str, Any]
@@ -60,10 +62,11 @@ class ExplainRequest:
         target: str | None = None,
         max_new_tokens: int = 10,
         stride: int = 1,
-        units: str | Sequence[str] = "token",
+        units: str | Sequence[str] | None = None,
         prompt_spans: Sequence[Span] | None = None,
         target_span: str | None = None,
         contrast: str | None = None,
+        attribute_target: bool | None = None,
         what_if: bool = False,
         method: str | Method = "reagent",
         preset: str | None = None,
@@ -88,10 +91,14 @@ class ExplainRequest:
             target=target,
             max_new_tokens=check_whole("max_new_tokens", max_new_tokens, 1),
             stride=step,
-            units=check_units(units, prompt_spans, configured, info),
+            units=check_units("token" if units is None else units, prompt_spans, configured, info),
+            display_unit="word" if units is None and prompt_spans is None else None,
             prompt_spans=None if prompt_spans is None else check_prompt_spans(prompt_spans, checked_prompt),
             target_span=target_span,
             contrast=contrast,
+            attribute_target=_one_token_is_asked(contrast, target_span, info)
+            if attribute_target is None
+            else check_flag("attribute_target", attribute_target),
             what_if=check_flag("what_if", what_if),
             method=configured,
             method_info=info,
@@ -106,6 +113,11 @@ class ExplainRequest:
 
     def replacer_for(self, model: Model) -> Replacer | None:
         return self.replacer.resolve(model) if isinstance(self.replacer, AutomaticReplacer) else self.replacer
+
+
+def _one_token_is_asked(contrast: str | None, target_span: str | None, info: Mapping[str, Any]) -> bool:
+    """Whether earlier output counts by default: for one phrase or token, and in the published algorithm."""
+    return contrast is not None or target_span is not None or info.get("preset") == "paper"
 
 
 def check_prompt(prompt: Any) -> str | Chat:

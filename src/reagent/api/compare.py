@@ -27,10 +27,11 @@ def compare(
     target: str | None = None,
     max_new_tokens: int = 10,
     stride: int = 1,
-    units: str | Sequence[str] = "token",
+    units: str | Sequence[str] | None = None,
     prompt_spans: Sequence[Span] | None = None,
     target_span: str | None = None,
     contrast: str | None = None,
+    attribute_target: bool | None = None,
     replacer: str | Replacer = "auto",
     replacer_options: Mapping[str, Any] | None = None,
     seed: int | None = 0,
@@ -59,6 +60,7 @@ def compare(
         prompt_spans=prompt_spans,
         target_span=target_span,
         contrast=contrast,
+        attribute_target=attribute_target,
         seed=seed,
     )
     return run_all(load_model(model), requests, on_progress)
@@ -93,6 +95,8 @@ def build_requests(
         raise InputError("there is nothing to compare: give a list with at least one method")
     if question.get("seed", 0) is None:
         question["seed"] = secrets.randbits(32)  # one seed for all methods
+    if question.get("attribute_target") is None and any(_split(method)[2] == "paper" for method in methods):
+        question["attribute_target"] = True  # one question for all methods, as the published algorithm asks it
     unused = dict(options or {})
     requests: dict[str, ExplainRequest] = {}
     for method in methods:

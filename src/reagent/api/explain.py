@@ -13,7 +13,7 @@ import numpy as np
 from reagent.api.prepare import describe_target, find_target_span, group_tokens, read_case, stream_to
 from reagent.case import Case, Floats
 from reagent.errors import InputError
-from reagent.explanation import Cost, Explanation, Level, Rows, WhatIf
+from reagent.explanation import Cost, Explanation, Level, Rows, WhatIf, WholeAnswer
 from reagent.methods import Attribution, Method, Progress, ProgressCallback
 from reagent.methods.counterfactual import find_counterfactuals
 from reagent.methods.hierarchical import LevelResult, attribute_hierarchically
@@ -36,10 +36,11 @@ def explain(
     target: str | None = None,
     max_new_tokens: int = 10,
     stride: int = 1,
-    units: str | Sequence[str] = "token",
+    units: str | Sequence[str] | None = None,
     prompt_spans: Sequence[Span] | None = None,
     target_span: str | None = None,
     contrast: str | None = None,
+    attribute_target: bool | None = None,
     what_if: bool = False,
     method: str | Method = "reagent",
     preset: str | None = None,
@@ -58,10 +59,11 @@ def explain(
     target: str | Sequence[str | None] | None = None,
     max_new_tokens: int = 10,
     stride: int = 1,
-    units: str | Sequence[str] = "token",
+    units: str | Sequence[str] | None = None,
     prompt_spans: Sequence[Span] | None = None,
     target_span: str | None = None,
     contrast: str | None = None,
+    attribute_target: bool | None = None,
     what_if: bool = False,
     method: str | Method = "reagent",
     preset: str | None = None,
@@ -79,10 +81,11 @@ def explain(
     target: str | Sequence[str | None] | None = None,
     max_new_tokens: int = 10,
     stride: int = 1,
-    units: str | Sequence[str] = "token",
+    units: str | Sequence[str] | None = None,
     prompt_spans: Sequence[Span] | None = None,
     target_span: str | None = None,
     contrast: str | None = None,
+    attribute_target: bool | None = None,
     what_if: bool = False,
     method: str | Method = "reagent",
     preset: str | None = None,
@@ -102,11 +105,15 @@ def explain(
         target: explain this continuation instead of the model's own; for a list of prompts, one for each.
         max_new_tokens: length of the model's own continuation.
         stride: explain every n-th output token only.
-        units: what is removed and scored: "token", "word", "sentence" or "paragraph". A list goes from coarse
-            to fine, as `["sentence", "token"]`; a long prompt does so by default.
+        units: what is removed and scored: "token", "word", "sentence" or "paragraph". By default tokens, which
+            views show as words. A list goes from coarse to fine, as `["sentence", "token"]`; a long prompt does so
+            by default.
         prompt_spans: score these characters of the prompt instead, each as one unit; everything else is kept.
         target_span: explain this phrase of the output as a whole.
         contrast: explain why the model did not say this instead.
+        attribute_target: also remove earlier output tokens, so that each output token is explained by its whole
+            context. By default only the prompt is changed, unless a phrase, a contrast or the preset "paper" is
+            asked for.
         what_if: also report what the model says under the strongest replacement.
         method: an id of `reagent methods`, or an instance such as `ReagentFast(probes=64)`.
         preset: named settings of the method.
@@ -138,6 +145,7 @@ def explain(
             prompt_spans=prompt_spans,
             target_span=target_span,
             contrast=contrast,
+            attribute_target=attribute_target,
             what_if=what_if,
             method=method,
             preset=preset,
@@ -212,6 +220,8 @@ def run(
     if on_answer is not None:
         on_answer(case.completion)
     case = replace(case, stride=request.stride)
+    if not request.attribute_target:
+        case = case.without_output_removal()
     span = None if request.target_span is None else find_target_span(case, request.target_span)
     groups = group_tokens(case, request)
 
@@ -259,7 +269,7 @@ class _Builder:
             prompt=self.case.prompt,
             completion=self.case.completion,
             input=last.case.input,
-            output=last.case.output,
+            output=tuple(replace(unit, protected=False) for unit in last.case.output),
             **_rows(last.attribution),
             effect_unit=last.attribution.effect_unit,
             groups=tuple(map(tuple, last.attribution.groups or ())),
@@ -270,8 +280,11 @@ class _Builder:
             seed=self.request.seed,
             target=describe_target(self.case, self.span),
             unit=self.units[len(coarser)],
+            display_unit=self.request.display_unit,
+            attributes="context" if self.request.attribute_target else "prompt",
+            answer=_answer(last.attribution),
             levels=tuple(
-                Level(unit, level.case.input, **_rows(level.attribution))
+                Level(unit, level.case.input, **_rows(level.attribution), answer=_answer(level.attribution))
                 for unit, level in zip(self.units, coarser, strict=False)
             ),
             messages=self.case.messages,
@@ -367,6 +380,16 @@ def _targets(target: Any, count: int | None) -> list[str | None]:
     if len(target) != count:
         raise InputError(f"there are {count} prompts and {len(target)} targets: give one target for each prompt")
     return list(target)
+
+
+def _answer(attribution: Attribution) -> WholeAnswer | None:
+    """The row of the answer as a whole, if the method measured it."""
+    answer = attribution.answer
+    if answer is None:
+        return None
+    rows: dict[str, Any] = {name: None if some is None else some[0] for name, some in _rows(answer).items()}
+    groups, tests = answer.groups or [[]], answer.sufficiency or [None]
+    return WholeAnswer(**rows, groups=tuple(groups[0]), sufficiency=tests[0], stopped=answer.stopped[0])
 
 
 def _rows(attribution: Attribution) -> dict[str, Any]:

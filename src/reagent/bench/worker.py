@@ -189,6 +189,7 @@ def _explain(
         max_new_tokens=job.max_new_tokens,
         stride=job.stride,
         units=("token",),
+        attribute_target=True,  # as published: each output token is explained by its whole context
         seed=job.own_seed,
         **config.arguments(),
     )

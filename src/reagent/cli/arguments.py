@@ -52,8 +52,19 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print an upper bou
 # --- the question ---
 
 Unit = Annotated[
-    str,
-    typer.Option("--unit", "--units", help="The unit that is removed and scored: token, word, sentence or paragraph."),
+    str | None,
+    typer.Option(
+        "--unit",
+        "--units",
+        help="The unit that is removed and scored: token, word, sentence or paragraph. Default: token, shown as words.",
+    ),
+]
+AttributeTarget = Annotated[
+    bool,
+    typer.Option(
+        "--attribute-target",
+        help="Also remove earlier output tokens, so that each output token is explained by its whole context.",
+    ),
 ]
 Spans = Annotated[
     Path | None,

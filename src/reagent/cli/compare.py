@@ -40,11 +40,12 @@ def compare(
     candidates: o.Candidates = None,
     masked_lm: o.MaskedLM = None,
     weighted: o.Weighted = None,
-    unit: o.Unit = "token",
+    unit: o.Unit = None,
     spans: o.Spans = None,
     marked: o.Marked = False,
     span: o.Phrase = None,
     contrast: o.Contrast = None,
+    attribute_target: o.AttributeTarget = False,
     chat: o.Chat = False,
     system: o.System = None,
     messages: o.Messages = None,
@@ -70,7 +71,7 @@ def compare(
 
     question = QuestionOptions(
         prompt, file, target, max_new_tokens, unit, spans, marked, None, span, contrast, chat, system, messages, token,
-        seed,
+        seed, attribute_target,
     )  # fmt: skip
     every = [name for name, info in list_methods().items() if info.max_units is None]
     chosen = every if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]

@@ -32,12 +32,13 @@ def explain(
     candidates: o.Candidates = None,
     masked_lm: o.MaskedLM = None,
     weighted: o.Weighted = None,
-    unit: o.Unit = "token",
+    unit: o.Unit = None,
     spans: o.Spans = None,
     marked: o.Marked = False,
     levels: o.Levels = None,
     span: o.Phrase = None,
     contrast: o.Contrast = None,
+    attribute_target: o.AttributeTarget = False,
     what_if: Annotated[
         bool, typer.Option("--what-if", help="Also show the output of the model under the strongest replacement.")
     ] = False,
@@ -111,7 +112,7 @@ def explain(
 
     question = QuestionOptions(
         prompt, file, target, max_new_tokens, unit, spans, marked, levels, span, contrast, chat, system, messages,
-        token, seed,
+        token, seed, attribute_target,
     )  # fmt: skip
     named = drop_none(
         probes=probes,

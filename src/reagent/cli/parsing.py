@@ -23,7 +23,7 @@ class QuestionOptions:
     file: Path | None = None
     target: str | None = None
     max_new_tokens: int | None = None
-    unit: str = "token"
+    unit: str | None = None
     spans: Path | None = None
     with_marks: bool = False
     levels: str | None = None
@@ -34,6 +34,7 @@ class QuestionOptions:
     messages: Path | None = None
     token: int | None = None
     seed: int = 0
+    attribute_target: bool = False
 
     @property
     def new_tokens(self) -> int:
@@ -45,7 +46,7 @@ class QuestionOptions:
             raise InputError("give --target or --max-new-tokens, not both: a target is explained whole")
         if self.token is not None and (self.token < 0 or (self.target is None and self.token >= self.new_tokens)):
             raise InputError(f"there is no output token {self.token}: tokens are numbered from 0")
-        if self.levels is not None and self.unit != "token":
+        if self.levels is not None and self.unit is not None:
             raise InputError("give --unit or --levels, not both: levels are units from coarse to fine")
         prompt, parts = self._prompt()
         return {
@@ -56,6 +57,7 @@ class QuestionOptions:
             "prompt_spans": parts,
             "target_span": self.span,
             "contrast": self.contrast,
+            "attribute_target": True if self.attribute_target or self.token is not None else None,
             "seed": self.seed,
         }
 

@@ -30,6 +30,7 @@ class Attribution:
     effect_unit: str | None = None
     groups: list[list[Group]] | None = None
     sufficiency: list[Sufficiency | None] | None = None
+    answer: "Attribution | None" = None  # of the answer as a whole: one row over the prompt
 
     def explained_only(self, case: Case) -> "Attribution":
         """The same attribution with uniform rows for output units that are not explained."""

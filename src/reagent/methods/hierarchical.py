@@ -99,7 +99,8 @@ def _protect(case: Case, units: Mask) -> Case:
 def _units_to_expand(result: LevelResult) -> Mask:
     """The prompt units with the highest scores on average over the output, [units]."""
     case, attribution = result.case, result.attribution
-    score = np.mean([row[: len(case.input)] for row in attribution.scores], axis=0)
+    rows = attribution.scores if attribution.answer is None else attribution.answer.scores
+    score = np.mean([row[: len(case.input)] for row in rows], axis=0)
     expanded, covered, tokens = np.zeros(len(case.units), dtype=np.bool_), 0.0, 0
     for i in np.argsort(-score, kind="stable"):
         size = len(case.input[i].ids)
@@ -156,6 +157,9 @@ def _combine(finer: Attribution, case: Case, coarser: LevelResult, fresh: Mask) 
         runs=finer.runs,
         probes=finer.probes + before.probes,
         stopping_tests=finer.stopping_tests + before.stopping_tests,
+        answer=finer.answer
+        and before.answer
+        and _combine(finer.answer, case, coarser._replace(attribution=before.answer), fresh),
     )
 
 

@@ -26,7 +26,11 @@ class Measurement(NamedTuple):
 
 @dataclass
 class ProbeSet:
-    """Probes within a budget. A set of units is scored once, or `DRAWS` times if removal is random."""
+    """Probes within a budget. A set of units is scored once, or `DRAWS` times if removal is random.
+
+    The targets are the output units. If the case asks about the whole answer, that is a further target, the last one:
+    its log-probability is the sum over the output units, its rank the worst of theirs.
+    """
 
     remover: Remover
     case: Case
@@ -40,7 +44,10 @@ class ProbeSet:
     def __post_init__(self) -> None:
         outputs = len(self.case.output)
         self.free = self.remover.free
+        self.whole = outputs if self.case.asks_about_the_whole_answer else None
         self.before = np.searchsorted(self.free, len(self.case.input) + np.arange(outputs))  # free units before targets
+        if self.whole is not None:
+            self.before, outputs = np.append(self.before, self.before[0]), outputs + 1
         self.removed = np.empty((0, len(self.free)), dtype=np.bool_)
         self.drops, self.ranks = np.empty((0, outputs)), np.empty((0, outputs), dtype=np.int64)
         self._rows: dict[bytes, list[int]] = {}
@@ -75,9 +82,12 @@ class ProbeSet:
 
     def _score(self, removed: Mask) -> None:
         scores = self.remover.score(removed, self.rng.random(removed.shape))
+        drops, ranks = (self.case.values - scores.value).round(DECIMALS), scores.rank
+        if self.whole is not None:
+            drops = np.append(drops, drops.sum(1, keepdims=True), axis=1)
+            ranks = np.append(ranks, ranks.max(1, keepdims=True), axis=1)
         self.removed = np.concatenate([self.removed, removed])
-        self.drops = np.concatenate([self.drops, (self.case.values - scores.value).round(DECIMALS)])
-        self.ranks = np.concatenate([self.ranks, scores.rank])
+        self.drops, self.ranks = np.concatenate([self.drops, drops]), np.concatenate([self.ranks, ranks])
         self.report()
 
     def report(self) -> None:

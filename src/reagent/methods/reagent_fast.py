@@ -35,7 +35,7 @@ from reagent.methods.few_units import FEW_UNITS, PROBES_FOR_EDGES, draw_subsets,
 from reagent.methods.importance_order import ImportanceOrder, OrderSearch
 from reagent.methods.normalization import normalize
 from reagent.methods.probe_set import ProbeSet
-from reagent.methods.redundancy import FoundGroup, Requests, find_complementary, find_redundant
+from reagent.methods.redundancy import FoundGroup, Requests, find_complementary, find_redundant, inherit_groups
 from reagent.methods.single_effects import count_blocks, estimate_single_effects
 from reagent.methods.surrogate import DENSE, SPARSE, Surrogate
 from reagent.models.base import Model
@@ -190,7 +190,22 @@ class _Search:
     @property
     def rows(self) -> Sequence[int]:
         """Targets that are explained and have a unit before them that can be removed."""
-        return [t for t in self.case.explained_rows if self.probes.before[t]]
+        return [t for t in (*self.case.explained_rows, *self._whole) if self.probes.before[t]]
+
+    @property
+    def searched_rows(self) -> Sequence[int]:
+        """Targets that get probes of their own: the answer as a whole, or all output tokens."""
+        return [t for t in self.rows if t in self._whole] or self.rows
+
+    @property
+    def required_rows(self) -> Sequence[int]:
+        """Targets whose important units must be sufficient."""
+        return [t for t in self._whole or self.case.required_rows if t in self.targets]
+
+    @property
+    def _whole(self) -> tuple[int, ...]:
+        """The answer as a whole, if it is a target."""
+        return () if self.probes.whole is None else (self.probes.whole,)
 
     def run(self) -> None:
         if self.units <= FEW_UNITS:
@@ -198,11 +213,12 @@ class _Search:
         else:
             self._remove_at_random(self._planned_random_probes())
             self._remove_single()
-        self._estimate()
+        self._estimate(self.rows)
         self._report()
-        self._search_groups_and_order(self.rows)
+        self._search_groups_and_order(self.searched_rows)
+        spent = self.probes.spent
         while not self.complete and self.probes.remaining:
-            failed = [t for t in self.case.required_rows if t in self.targets and not self._passed(t)]
+            failed = [t for t in self.required_rows if not self._passed(t)]
             if self.method.probes is None and not failed:
                 break
             before = self.probes.spent
@@ -215,9 +231,11 @@ class _Search:
                 self._remove_others(failed, min(ROUND, left))
             if self.probes.spent == before:  # every subset was measured
                 break
-            self._estimate()
-            self._search_groups_and_order(failed if self.method.probes is None else self.rows)
+            self._estimate(self.searched_rows)
+            self._search_groups_and_order(failed if self.method.probes is None else self.searched_rows)
             self._report()
+        if self.probes.spent > spent:  # the tokens of a whole answer use the further probes too
+            self._estimate([t for t in self.rows if t not in self.searched_rows])
 
     # --- probes ---
 
@@ -273,9 +291,9 @@ class _Search:
         limit = max(1, min(MAX_SINGLE, limit // self.probes.draws - count_blocks(self.units)))
         units = np.arange(self.units)
         if self.units > limit:
-            self._estimate()
+            self._estimate(self.rows)
             interest = np.zeros(self.units)
-            for target in self.targets.values():
+            for target in (self.targets[t] for t in self.searched_rows):
                 value = target.shapley[0] + target.shapley[1]
                 interest[: len(value)] = np.maximum(interest[: len(value)], value / max(value.max(), 1e-9))
             interest[self._near()] += 0.5
@@ -299,9 +317,9 @@ class _Search:
 
     # --- estimates ---
 
-    def _estimate(self) -> None:
-        """Fit the surrogate of every target to all probes."""
-        for t in self.rows:
+    def _estimate(self, rows: Sequence[int]) -> None:
+        """Fit the surrogate of each of these targets to all probes."""
+        for t in rows:
             self.probes.report()  # a fit takes a while, and a caller may want to stop
             removed, drops = self.probes.known(t)
             known = self.targets.get(t)
@@ -336,6 +354,9 @@ class _Search:
                     del searches[t]
             if wanted:
                 self.probes.measure(np.array(wanted), self.probes.draws)
+        for whole in (self.targets[t] for t in self._whole if t in rows):
+            for t in set(self.rows) - {whole.row}:
+                self.targets[t].groups = inherit_groups(self.probes, t, self.targets[t].single, whole.groups)
 
     def _search_target(self, target: _Target, allowance: int) -> Requests:
         if self.complete or allowance > FEWEST_SEARCH_PROBES:
@@ -402,7 +423,11 @@ class _Search:
         self.probes.on_progress(Progress(self.probes.spent, self.probes.budget, "probes", partial=self.attribution()))
 
     def attribution(self) -> Attribution:
-        case, rows = self.case, range(len(self.case.output))
+        answer = self._attribution(self._whole) if self._whole else None
+        return replace(self._attribution(range(len(self.case.output))), answer=answer)
+
+    def _attribution(self, rows: Sequence[int]) -> Attribution:
+        case = self.case
         values = [self._row(t, "value") for t in rows]
         normalized = [normalize(value, case.protected) for value in values]
         spent = self.probes.spent
@@ -413,7 +438,7 @@ class _Search:
             effect_unit="nats",
             groups=[self._groups(t) for t in rows],
             sufficiency=[self.targets[t].sufficiency if t in self.targets else None for t in rows],
-            steps=[spent] * len(case.output),
+            steps=[spent] * len(rows),
             stopped=[self._stopped(t, flat) for t, (_, flat) in zip(rows, normalized, strict=True)],
             runs=[],
             probes=spent,
@@ -422,7 +447,7 @@ class _Search:
 
     def _row(self, t: int, name: str) -> Floats:
         """A property of a target as a row over all units before it."""
-        row = np.zeros(len(self.case.input) + t)
+        row = np.zeros(len(self.case.input) + (0 if t in self._whole else t))
         if t in self.targets:
             values = getattr(self.targets[t], name)
             row[self.probes.free[: len(values)]] = values
@@ -449,4 +474,4 @@ class _Search:
             return "insufficient"
         if self.method.probes:
             return "fixed"
-        return "unsettled" if sufficiency is None and t in self.targets else "settled"
+        return "unsettled" if sufficiency is None and t in self.required_rows else "settled"

@@ -11,7 +11,7 @@ and if it costs clearly less as soon as any one of the units stays. Units withou
 belong to the group and are left out one after another.
 """
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -101,6 +101,18 @@ def _test_hypothesis(
                 found.append(FoundGroup(tuple(units), "redundant", joint.drop, joint.stderr, total))
             return
         units = fewer[int(np.argmax(rests))]
+
+
+def inherit_groups(probes: ProbeSet, target: int, single: Floats, groups: Iterable[FoundGroup]) -> list[FoundGroup]:
+    """The groups of the whole answer that also act together on one of its tokens, without further probes."""
+    inherited = []
+    for group in groups:
+        joint, total = probes.result(probes.set_of(group.units), target), float(single[list(group.units)].sum())
+        if joint is None or joint.drop < SMALLEST_EFFECT:
+            continue
+        if group.kind == "complementary" or total <= REDUNDANT * joint.drop:
+            inherited.append(FoundGroup(group.units, group.kind, joint.drop, joint.stderr, total))
+    return inherited
 
 
 def find_complementary(probes: ProbeSet, target: int, single: Floats, found: list[FoundGroup]) -> Requests:

@@ -23,7 +23,7 @@ def case_of(explanation: Explanation) -> Case:
         text = str(target["text"])
         token = Token(tuple(int(i) for i in target["ids"]), text, 0, len(text), logprob=target.get("logprob"))
         contrast = ContrastToken(explanation.focus, token)
-    return Case(
+    case = Case(
         explanation.prompt,
         explanation.completion,
         explanation.input,
@@ -31,6 +31,7 @@ def case_of(explanation: Explanation) -> Case:
         contrast,
         explanation.messages,
     )
+    return case.without_output_removal() if explanation.attributes == "prompt" else case
 
 
 def check_same_text(first: Explanation, other: Explanation) -> None:

@@ -1,6 +1,7 @@
 """Views of explanations, comparisons and evaluations. They import only these results, and nothing that makes them.
 
 text.py        readable forms of tokens: running text and labels
+display.py     what a view shows: words in place of tokens, the whole answer first
 summary.py     texts that every view shows: provenance, questions, warnings, ranks and notes
 groups.py      sentences and marks about groups of units and the sufficiency test
 shading.py     running text in the terminal, shaded by importance

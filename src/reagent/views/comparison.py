@@ -16,23 +16,21 @@ from reagent.comparison import Comparison
 from reagent.errors import InputError
 from reagent.explanation import Explanation, Token
 from reagent.views import html
-from reagent.views.groups import describe_groups, describe_sufficiency, group_captions, group_letters, group_marks
+from reagent.views.display import displayed, main_row
+from reagent.views.groups import describe_groups, describe_sufficiency, group_letters, group_marks
 from reagent.views.html import page_title, render_component, render_document, summarize
 from reagent.views.latex import escape_latex, render_caption, render_shaded
 from reagent.views.shading import Shading
 from reagent.views.summary import (
     NAME_LENGTH,
     Caption,
-    CaptionPart,
     collect_warnings,
     context_noun,
     describe_cost,
     describe_probability,
     facts,
     join_values,
-    mean_scores,
     question_caption,
-    select_row,
 )
 from reagent.views.terminal import (
     FittedLabel,
@@ -104,26 +102,21 @@ def render_latex(comparison: Comparison, target: int | None = None) -> str:
     aligned = _align(comparison, target)
     pieces = split_into_pieces(aligned.first)
     rows = []
-    for name, scores, why in zip(aligned.names, aligned.scores, comparison, strict=True):
+    for name, scores, why in zip(aligned.names, aligned.scores, aligned.comparison, strict=True):
         text = render_shaded(pieces, scores, group_letters(why, aligned.target))
         cells = [rf"{escape_latex(name)} & \raggedright\leavevmode {text}", *_latex_notes(why, aligned.target)]
         rows += [rf"{cell}\tabularnewline[4pt]" for cell in cells]
     return Template(_LATEX).substitute(heading=render_caption(aligned.heading), rows="\n".join(rows))
 
 
-def _latex_notes(why: Explanation, target: int | None) -> Iterator[str]:
+def _latex_notes(why: Explanation, target: int) -> Iterator[str]:
     """Render the rows below the text of a method: the result of the sufficiency test, then each group."""
     test = describe_sufficiency(why, target)
     if test:
         style = r"\footnotesize " if test.passed else r"\textbf{Warning:} "
         yield rf" & \raggedright{style}{render_caption(test.caption)}"
-    groups = (
-        [("", caption) for caption in group_captions(why, None)]
-        if target is None
-        else [(group.letter, group.caption) for group in describe_groups(why, target)]
-    )
-    for letter, caption in groups:
-        yield rf" & \raggedright\footnotesize {render_caption(caption, letter)}"
+    for group in describe_groups(why, target):
+        yield rf" & \raggedright\footnotesize {render_caption(group.caption, group.letter)}"
 
 
 # --- alignment ---
@@ -131,11 +124,11 @@ def _latex_notes(why: Explanation, target: int | None) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Aligned:
-    """A comparison whose explanations have the same units, with the scores of row `target` or the mean of all rows."""
+    """A comparison whose explanations have the same units, with the scores of row `target`."""
 
     comparison: Comparison
     names: tuple[str, ...]
-    target: int | None
+    target: int
     scores: Sequence[Sequence[float]]  # for each method, one for each unit of the context
 
     @property
@@ -144,9 +137,7 @@ class _Aligned:
 
     @property
     def heading(self) -> Caption:
-        if self.target is not None:
-            return question_caption(self.first, self.target)
-        return [CaptionPart(f"The prompt, by its mean score over the {len(self.first.output)} output tokens")]
+        return question_caption(self.first, self.target)
 
 
 # Scores can be aligned only if all explanations agree in these.
@@ -171,9 +162,12 @@ def _align(comparison: Comparison, target: int | None = None) -> _Aligned:
                 )
     if not first.output:
         raise InputError("there is nothing to compare: these explanations have no output token")
-    row = select_row(first, target)
-    scores = [mean_scores(why) if row is None else why.scores[row] for why in comparison]
-    return _Aligned(comparison, names, row, scores)
+    if target is None:
+        rows = [main_row(displayed(why)) for why in comparison]
+        shown, row = Comparison(tuple(why for why, _ in rows)), rows[0][1]
+    else:
+        shown, row = comparison, first[target].index
+    return _Aligned(shown, names, row, [why.scores[row] for why in shown])
 
 
 def _spans(units: Sequence[Token]) -> tuple[tuple[int, int], ...]:
@@ -198,7 +192,7 @@ def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float | None:
 
 def _render(aligned: _Aligned, colour: bool, width: int) -> Iterator[RenderableType]:
     first, target = aligned.first, aligned.target
-    probability = "" if target is None else f"  {describe_probability(first, target)}".rstrip()
+    probability = f"  {describe_probability(first, target)}".rstrip()
     yield format_caption(aligned.heading).append(probability)
     shading = Shading(split_into_pieces(first), context_noun(first), colour)
     texts, room = Table.grid("", "", padding=(1, 2)), max(12, width // 5)

@@ -5,13 +5,15 @@ styles it. The page works without a network.
 """
 
 import json
+from collections.abc import Iterable
 from functools import cache
 from html import escape
 from importlib.resources import files
 from string import Template
 from typing import Any
 
-from reagent.explanation import Explanation, Rows
+from reagent.explanation import Explanation
+from reagent.views.display import displayed, main_row
 from reagent.views.groups import describe_groups, describe_sufficiency, group_captions, group_letters
 from reagent.views.summary import (
     NAME_LENGTH,
@@ -30,11 +32,11 @@ from reagent.views.summary import (
     question_caption,
     requested_row,
     row_warning,
-    select_row,
     top_units_by_level,
+    unit_noun,
     what_if_captions,
 )
-from reagent.views.text import all_labels, label, sanitize, shorten, split_into_pieces
+from reagent.views.text import all_labels, label, labels, sanitize, shorten, split_into_pieces
 
 TITLE_LENGTH = 60
 TOOLTIP_LENGTH = 500
@@ -44,14 +46,14 @@ SIGNIFICANT_DIGITS = 6  # enough for a drawing, and the page stays small
 _SCRIPT_ESCAPES = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&"})
 
 
-def render_page(explanation: Explanation) -> str:
+def render_page(explanation: Explanation, unit: str | None = None) -> str:
     """Render a whole HTML document that works without a network."""
-    return render_document(page_title(explanation), render_fragment(explanation))
+    return render_document(page_title(explanation), render_fragment(explanation, unit))
 
 
-def render_fragment(explanation: Explanation) -> str:
+def render_fragment(explanation: Explanation, unit: str | None = None) -> str:
     """Render a part of a document, which may contain several of them."""
-    return render_component(to_view_data(explanation), summarize(explanation))
+    return render_component(to_view_data(explanation, unit), summarize(explanation))
 
 
 def render_document(title: str, fragment: str) -> str:
@@ -75,34 +77,56 @@ def page_title(explanation: Explanation) -> str:
     return f"Why “{_shorten_title(text)}”?"
 
 
-def to_view_data(explanation: Explanation) -> dict[str, Any]:
-    """Collect the data that `reagentView` in view.js draws, as plain JSON."""
-    targets = range(len(explanation.output))
+def to_view_data(explanation: Explanation, unit: str | None = None) -> dict[str, Any]:
+    """Collect the data that `reagentView` in view.js draws, as plain JSON.
+
+    The first row is that of the answer as a whole, if there is one; the others belong to the output units.
+    """
+    shown = displayed(explanation, unit)
+    rows = [_row(shown, t, len(shown.input) + t) for t in range(len(shown.output))]
+    if len(rows) > 1 and requested_row(shown) is None:
+        rows.insert(0, _whole_row(shown))
     return {
-        "facts": facts(explanation),
-        "inputs": len(explanation.input),
-        "focus": explanation.focus,
-        "noun": context_noun(explanation),
-        "pieces": [[piece.text, str(piece.kind), piece.position] for piece in split_into_pieces(explanation)],
+        "facts": facts(shown),
+        "inputs": len(shown.input),
+        "focus": requested_row(shown) or 0,
+        "noun": context_noun(shown),
+        "outputNoun": unit_noun(shown.unit) if shown is not explanation else "token",
+        "pieces": [[piece.text, str(piece.kind), piece.position] for piece in split_into_pieces(shown)],
         "tokens": [
             {"label": name, "short": shorten(name, NAME_LENGTH), "ids": token.ids, "protected": token.protected}
-            for name, token in zip(all_labels(explanation), explanation.input + explanation.output, strict=True)
-        ],
-        "scores": _round_rows(explanation.scores),
-        "effects": _round_rows(explanation.effects or ()),
-        "stderr": _round_rows(explanation.stderr or ()),
-        "unit": sanitize(explanation.effect_unit or ""),
-        "digits": effect_digits(explanation),
+            for name, token in zip(all_labels(shown), shown.context(-1) + shown.output[-1:], strict=True)
+        ]
+        if shown.output
+        else [],
+        "unit": sanitize(shown.effect_unit or ""),
+        "digits": effect_digits(shown),
         "topCount": TOP_COUNT,
         "openSign": OPEN_SIGN,
         "openRanksNote": OPEN_RANKS_NOTE,
-        "rows": [_row(explanation, target) for target in targets],
+        "rows": rows,
     }
 
 
-def _row(explanation: Explanation, target: int) -> dict[str, Any]:
-    """Collect the texts about one output token."""
+def _whole_row(explanation: Explanation) -> dict[str, Any]:
+    """Collect the row of the answer as a whole."""
+    row = _row(explanation.whole(), 0, len(explanation.input))
+    return {**row, "end": len(explanation.input) + len(explanation.output), "isWhole": True}
+
+
+def _row(explanation: Explanation, target: int, start: int) -> dict[str, Any]:
+    """Collect the numbers and texts about one output unit, whose position in the running text is `start`."""
+    row, name = explanation[target], labels(explanation.output)[target]
     return {
+        "start": start,
+        "end": start + 1,
+        "isWhole": False,
+        "label": name,
+        "short": shorten(name, NAME_LENGTH),
+        "textStart": row.token.start,
+        "scores": _round(row.scores),
+        "effects": _round(row.effects or ()),
+        "stderr": _round(row.stderr or ()),
         "question": question_caption(explanation, target),
         "probability": describe_probability(explanation, target),
         "contrast": contrast_label(explanation, target),
@@ -123,17 +147,14 @@ def _row(explanation: Explanation, target: int) -> dict[str, Any]:
 
 def summarize(explanation: Explanation) -> str:
     """Write the answer in one line, for readers without scripts: a notebook on a code host, an e-mail."""
-    names = [shorten(name, NAME_LENGTH) for name in all_labels(explanation)]
-    lines = (
-        plain_text(question_caption(explanation, target))
-        + " "
-        + ", ".join(f"{names[row.position]} {row.score:.2f}" for row in explanation.top(3, target))
-        for target in range(len(explanation.output))
-    )
-    row = select_row(explanation, None) if explanation.output else None
-    test = describe_sufficiency(explanation, row)
-    captions = [*group_captions(explanation, row), *([test.caption] if test else [])]
-    answer = f"Most important {context_noun(explanation)}s. " + "; ".join(lines)
+    if not explanation.output:
+        return "There is no output token to explain."
+    why, row = main_row(displayed(explanation))
+    names = [shorten(name, NAME_LENGTH) for name in all_labels(why)]
+    best = ", ".join(f"{names[unit.position]} {unit.score:.2f}" for unit in why.top(3, row))
+    test = describe_sufficiency(why, row)
+    captions = [*group_captions(why, row), *([test.caption] if test else [])]
+    answer = f"{plain_text(question_caption(why, row))} Most important {context_noun(why)}s: {best}"
     return ". ".join([answer, *map(plain_text, captions)])
 
 
@@ -151,8 +172,8 @@ def _to_embedded_json(data: object) -> str:
     return json.dumps(data, ensure_ascii=True, allow_nan=False, separators=(",", ":")).translate(_SCRIPT_ESCAPES)
 
 
-def _round_rows(rows: Rows) -> list[list[float]]:
-    return [[float(f"{value:.{SIGNIFICANT_DIGITS}g}") for value in row] for row in rows]
+def _round(row: Iterable[float]) -> list[float]:
+    return [float(f"{value:.{SIGNIFICANT_DIGITS}g}") for value in row]
 
 
 @cache

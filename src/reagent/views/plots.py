@@ -1,4 +1,4 @@
-"""An explanation as a PNG file: bars for one output token, a heat map for several."""
+"""An explanation as a PNG file: bars for the answer or one output token, and a heat map of the parts of the answer."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ import numpy as np
 from reagent.atomic_io import atomic_write
 from reagent.errors import InputError
 from reagent.explanation import Explanation, Rows
+from reagent.views.display import displayed, main_row
 from reagent.views.groups import describe_sufficiency, group_captions, group_marks
 from reagent.views.summary import (
     OPEN_RANKS_NOTE,
@@ -21,12 +22,10 @@ from reagent.views.summary import (
     describe_probability,
     effect_heading,
     facts,
-    group_warnings,
     open_ranks,
     plain_text,
     question_caption,
     row_warning,
-    select_row,
     top_units_by_level,
     what_if_captions,
 )
@@ -54,8 +53,8 @@ FALLBACK_FONTS = (
 )  # fmt: skip
 
 
-def save_png(explanation: Explanation, path: str | Path, target: int | None = None) -> Path:
-    """Draw output token `target`, or the requested one, or all, and write the figure to `path`."""
+def save_png(explanation: Explanation, path: str | Path, target: int | None = None, unit: str | None = None) -> Path:
+    """Draw output token `target`, or the requested one, or the answer as a whole, and write the figure to `path`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -63,12 +62,16 @@ def save_png(explanation: Explanation, path: str | Path, target: int | None = No
         raise InputError("there is nothing to plot: this explanation has no output token")
     figure = Figure(layout="constrained")
     FigureCanvasAgg(figure)  # its own canvas leaves pyplot and its backend unchanged
-    plot = _Plot(explanation, *find_fonts())
-    row = select_row(explanation, target)
-    if row is None:
-        plot.draw_heat_map(figure)
+    fonts = find_fonts()
+    if target is not None:
+        _Plot(explanation, *fonts).draw_bars(figure, explanation[target].index)
     else:
-        plot.draw_bars(figure, row)
+        shown = displayed(explanation, unit)
+        main, row = main_row(shown)
+        if main is shown:
+            _Plot(main, *fonts).draw_bars(figure, row)
+        else:
+            _Plot(shown, *fonts).draw_answer(figure, _Plot(main, *fonts))
     buffer = BytesIO()
     figure.savefig(buffer, format="png", dpi=DPI)
     return atomic_write(path, buffer.getvalue())
@@ -167,8 +170,8 @@ class _Plot:
         for _, caption in what_if_captions(why, target):
             yield plain_text(caption)
 
-    def draw_heat_map(self, figure: "Figure") -> None:
-        """Draw all output tokens: a row for each, and a column for each context token."""
+    def draw_answer(self, figure: "Figure", whole: "_Plot") -> None:
+        """Draw the answer as a whole as bars, and below them a row for each of its units."""
         why, names = self.explanation, self._names(None)
         positions = self._shown_positions(len(why.output) - 1)
         cells = np.full((len(why.output), len(why.scores[-1])), np.nan)
@@ -178,8 +181,13 @@ class _Plot:
         rows, columns = cells.shape
         width = _clip(WIDTHS, 3 + LABEL_WIDTH * columns)
         context = [names[i] for i in positions]
-        figure.set_size_inches(width, _clip(HEIGHTS, 2 + LABEL_WIDTH * rows + _extra_label_height(context)))
-        axes = figure.subplots()
+        figure.set_size_inches(width, _clip(HEIGHTS, 4 + LABEL_WIDTH * rows + _extra_label_height(context)))
+        bars, axes = figure.subplots(2, 1, sharex=True, height_ratios=(2.0, max(1.0, LABEL_WIDTH * rows)))
+        scores = whole.explanation.scores[0]
+        bars.bar(range(columns), [scores[i] if i < len(scores) else 0.0 for i in positions], color=COLOUR)
+        bars.set_ylabel("score, whole answer", **self._style())
+        bars.spines[["top", "right"]].set_visible(False)
+        bars.tick_params(labelsize=8)
         # A token depends only on earlier tokens. The other cells are empty and show the hatching.
         axes.patch.set(facecolor="white", hatch="////", edgecolor="0.85")
         image = axes.imshow(cells, aspect="auto", interpolation="nearest", cmap=COLOURS, vmin=0)
@@ -189,14 +197,15 @@ class _Plot:
         self._set_ticks(axes.xaxis, context, np.nanmax(cells, axis=0).tolist(), width - 3, rotation=90)
         ticks = range(0, rows, _label_step(rows, figure.get_figheight() - 2))
         axes.set_yticks(ticks, [names[len(why.input) + row] for row in ticks], **self._style())
-        warnings = [f"Warning: {line}" for line in group_warnings(why)]
-        groups = map(plain_text, group_captions(why, None))
-        self._add_texts(figure, None, "Rows: output tokens. Columns: their context.", *warnings, *groups)
+        question = plain_text(question_caption(whole.explanation, 0))
+        title = f"{question}  {describe_probability(whole.explanation, 0)}".strip()
+        whole._add_texts(figure, 0, title, *whole._notes(0), "Lower panel: the scores for each part of the answer.")
 
     def _shown_positions(self, target: int) -> list[int]:
         """Return the context positions of an output token without those of a chat template."""
-        hidden = template_positions(self.explanation)
-        return [i for i in range(len(self.explanation.context(target))) if i not in hidden]
+        why, hidden = self.explanation, template_positions(self.explanation)
+        stop = len(why.input) if why.attributes == "prompt" else len(why.context(target))
+        return [i for i in range(stop) if i not in hidden]
 
     def _set_ticks(
         self, axis: "Axis", names: Sequence[str], weights: Sequence[float], room: float, rotation: int = 0

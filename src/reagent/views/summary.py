@@ -140,8 +140,15 @@ def describe_probability(explanation: Explanation, target: int) -> str:
     if not value:
         return ""
     if not contrast_label(explanation, target) or logprob is None:
-        return f"probability {value}"
+        return f"probability {value}" if len(explanation.output) > 1 else _probability_of_answer(explanation.output[0])
     return f"probability {value} against {percent(exp(min(0.0, logprob)))}"
+
+
+def _probability_of_answer(answer: Token) -> str:
+    """The probability; of several tokens, whose product is always small, their geometric mean."""
+    assert answer.logprob is not None
+    count = len(answer.ids)
+    return f"probability {percent(exp(min(0.0, answer.logprob / count)))}" + (" per token" if count > 1 else "")
 
 
 def what_if_captions(explanation: Explanation, target: int) -> Iterator[tuple[int, Caption]]:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reagent.explanation import Contribution, Explanation
+from reagent.views.display import displayed, main_row
 from reagent.views.groups import describe_sufficiency, group_captions, group_marks
 from reagent.views.shading import BAR_COLOUR, Shading
 from reagent.views.summary import (
@@ -33,13 +34,11 @@ from reagent.views.summary import (
     format_error,
     has_open_ranking,
     is_insufficient,
-    mean_scores,
     open_ranks,
     plain_text,
     probability,
     question_caption,
     row_warning,
-    select_row,
     top_units_by_level,
     what_if_captions,
 )
@@ -50,17 +49,32 @@ BAR_WIDTH, SHORT_BAR_WIDTH = 16, 6  # the short one is beside long names
 NAME_WIDTH = 12  # the minimum width of a long label, in cells
 
 
-def show(explanation: Explanation, target: int | None = None, console: Console | None = None) -> None:
-    """Print output token `target` in full, or the requested one, or an overview of all."""
+def show(
+    explanation: Explanation, target: int | None = None, console: Console | None = None, unit: str | None = None
+) -> None:
+    """Print output token `target`, or the requested one, or the answer as a whole and then its parts.
+
+    `unit` is "word", "sentence" or "token"; by default as the explanation says.
+    """
     console = console or get_console()
-    view = _TerminalView(
-        explanation,
-        all_labels(explanation),
-        context_noun(explanation),
-        Shading(split_into_pieces(explanation), context_noun(explanation), colour=supports_shading(console)),
-        open_ranks=[open_ranks(explanation, t) for t in range(len(explanation.output))],
-    )
-    print_parts(console, view.render(select_row(explanation, target) if explanation.output else None))
+    print_parts(console, _render(explanation, target, unit, supports_shading(console)))
+
+
+def _render(explanation: Explanation, target: int | None, unit: str | None, colour: bool) -> Iterator[RenderableType]:
+    if not explanation.output:
+        yield Text("There is no output token to explain.")
+        yield render_facts(explanation)
+    elif target is not None:
+        yield from _TerminalView.of(explanation, colour).render(explanation[target].index)
+    else:
+        shown = displayed(explanation, unit)
+        main, row = main_row(shown)
+        parts = _TerminalView.of(shown, colour).render_parts() if main is not shown else ()
+        yield from _TerminalView.of(main, colour).render(row, parts)
+
+
+def render_facts(explanation: Explanation) -> Text:
+    return Text(" · ".join(f"{name} {value}" for name, value in facts(explanation)), style="dim")
 
 
 def print_parts(console: Console, parts: Iterable[RenderableType]) -> None:
@@ -90,17 +104,21 @@ class _TerminalView:
     shading: Shading
     open_ranks: Sequence[Sequence[str]]  # for each output token, one text for each context token
 
-    def render(self, target: int | None) -> Iterator[RenderableType]:
-        if not self.explanation.output:
-            yield Text("There is no output token to explain.")
-        elif target is None:
-            yield from self._render_overview()
-        else:
-            yield from self._render_row(target)
-        yield from (format_warning(text) for text in collect_warnings(self.explanation, target))
-        yield Text(" · ".join(f"{name} {value}" for name, value in facts(self.explanation)), style="dim")
+    @classmethod
+    def of(cls, explanation: Explanation, colour: bool) -> "_TerminalView":
+        noun = context_noun(explanation)
+        ranks = [open_ranks(explanation, t) for t in range(len(explanation.output))]
+        shading = Shading(split_into_pieces(explanation), noun, colour)
+        return cls(explanation, all_labels(explanation), noun, shading, ranks)
 
-    # --- one output token ---
+    def render(self, target: int, parts: Iterable[RenderableType] = ()) -> Iterator[RenderableType]:
+        """Render one row, then `parts`, then warnings and provenance."""
+        yield from self._render_row(target)
+        yield from parts
+        yield from (format_warning(text) for text in collect_warnings(self.explanation, target))
+        yield render_facts(self.explanation)
+
+    # --- one row ---
 
     def _render_row(self, target: int) -> Iterator[RenderableType]:
         scores = self.explanation.scores[target]
@@ -155,12 +173,17 @@ class _TerminalView:
             name = FittedLabel(self.labels[row.position], mark=marks.get(row.position, ""))
             bar = Text(_bar(row.score / rows[0].score, bar_width), style=BAR_COLOUR)
             number = self.open_ranks[target][row.position] or str(rank)
-            table.add_row(number, name, str(row.position), f"{row.score:.3f}", bar, *next(effects))
+            table.add_row(number, name, self._place(row.position), f"{row.score:.3f}", bar, *next(effects))
         others = len(why.context(target)) - len(rows)
         if others:
             rest = max(0.0, sum(why.scores[target]) - sum(row.score for row in rows))
             table.add_row("", Text(f"{others} more", style="dim"), "", Text(f"{rest:.3f}", style="dim"))
         return table
+
+    def _place(self, position: int) -> str:
+        """The position of a unit; that of an earlier output unit is counted from the start of the answer."""
+        inputs = len(self.explanation.input)
+        return str(position) if position < inputs else f"answer {position - inputs}"
 
     def _add_effects(self, table: Table, rows: Sequence[Contribution], space: str) -> Iterator[tuple[str, ...]]:
         """Add the column of the effects, and yield the cell of each row; nothing without effects.
@@ -176,16 +199,13 @@ class _TerminalView:
         errors = (format_error(row.stderr, digits) for row in rows)
         return ((effect.rjust(width) + error,) for effect, error in zip(effects, errors, strict=True))
 
-    # --- all output tokens ---
+    # --- all output units ---
 
-    def _render_overview(self) -> Iterator[RenderableType]:
+    def render_parts(self) -> Iterator[RenderableType]:
+        """Render the most important units of each output unit."""
         why = self.explanation
         count = len(why.output)
-        means = mean_scores(why)
-        yield from render_failed_test(why, None)
-        yield Text(f"The prompt, by its mean score over the {count} output tokens:")
-        yield Padding(self.shading.render_context(means), (1, 2))
-        yield self.shading.legend(means)
+        yield Text(f"The answer by {context_noun(why)}s:" if why.unit != "token" else "The answer by tokens:")
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
         table.add_column("#", justify="right", no_wrap=True)
         table.add_column("output", min_width=8, max_width=24)
@@ -198,7 +218,6 @@ class _TerminalView:
             cells = (self._source(target, row) for row in sources)
             table.add_row(self._format_index(target), name, probability(why.output[target]), *cells)
         yield table
-        yield from render_groups(why, None)
         for target in range(count):
             output = CaptionPart(self.labels[len(why.input) + target], quoted=True)
             for _, caption in what_if_captions(why, target):

@@ -85,7 +85,7 @@ class ServiceOptions:
             target=body.target,
             max_new_tokens=max_new_tokens,
             contrast=body.contrast,
-            units=body.unit or "token",
+            units=body.unit,
             method=body.method or "reagent",
             preset=body.preset,
             options=_read_options(body),

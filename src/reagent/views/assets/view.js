@@ -20,17 +20,23 @@ function reagentParts() {
 
   // The positions of the context that are not protected, most important first.
   const ranking = (data, target) =>
-    data.scores[target]
+    data.rows[target].scores
       .map((_, position) => position)
       .filter((position) => !data.tokens[position].protected)
-      .sort((a, b) => data.scores[target][b] - data.scores[target][a]);
+      .sort((a, b) => data.rows[target].scores[b] - data.rows[target].scores[a]);
 
   // --- the running text ---
 
+  // The share of an effect that is not noise: a shade is weaker if the effect is uncertain. Exact effects have 1.
+  const certainty = ({ effects, stderr }, position) => {
+    const [effect, error] = [effects[position], stderr[position]];
+    return error ? effect ** 2 / (effect ** 2 + error ** 2) : 1;
+  };
+
   // Each message of a chat is a group beside its role. `describe` returns the attributes of a token.
   const drawText = (context, data, target, describe) => {
-    const largest = Math.max(0, ...data.scores[target]) || 1;
-    const stop = data.inputs + target;
+    const largest = Math.max(0, ...data.rows[target].scores) || 1;
+    const { start, end } = data.rows[target];
     let into = context;
     context.replaceChildren();
     for (const [text, kind, position] of data.pieces) {
@@ -39,9 +45,9 @@ function reagentParts() {
         message.append(make("div.role", text, { "aria-hidden": "true", dir: "auto" }));
         into = message.appendChild(make("div.body"));
       } else if (position === null) into.append(text);
-      else if (position < stop) {
+      else if (position < start) {
         const node = into.appendChild(make("span.token", "", { "data-position": position, ...describe(position) }));
-        const weight = data.scores[target][position] / largest;
+        const weight = (certainty(data.rows[target], position) * data.rows[target].scores[position]) / largest;
         node.classList.add("reagent-" + kind);
         if (data.tokens[position].protected) node.classList.add("reagent-protected");
         if (data.rows[target].levels.length && weight < 0.05) node.classList.add("reagent-faint");
@@ -49,12 +55,14 @@ function reagentParts() {
         appendMark(node, data, target, position);
         node.append(spaceAfter(text));
       } else {
-        appendInk(into.appendChild(make("span.answer")), text);
+        const node = into.appendChild(make(position < end ? "span.answer" : "span.later", "", { "data-output": position - data.inputs }));
+        appendInk(node, text);
         into.append(spaceAfter(text));
-        break;
       }
     }
-    context.classList.toggle("reagent-scrolls", context.scrollHeight > context.clientHeight);
+    context.classList.remove("reagent-scrolls");
+    const limit = parseFloat(getComputedStyle(context).getPropertyValue("--limit")) * 16;
+    context.classList.toggle("reagent-scrolls", context.scrollHeight > limit);
     reveal(context, ranking(data, target)[0]);
   };
 
@@ -155,19 +163,19 @@ function reagentParts() {
   // --- the chosen output token ---
 
   const initialTarget = (element, data) =>
-    Math.min(Number(element.dataset.target || data.focus), Math.max(0, data.scores.length - 1));
+    Math.min(Number(element.dataset.target || data.focus), Math.max(0, data.rows.length - 1));
 
   // The list of output tokens and the question about the chosen one. With `showFlags`, tokens with warnings are marked.
   const outputChooser = (data, choose, showFlags) => {
     const several = data.rows.length > 1;
-    const hint = make("div.question", several ? "The output: choose a token" : "The output");
+    const hint = make("div.question", several ? `The answer: choose a ${data.outputNoun}` : "The answer");
     if (showFlags && several && data.rows.some((row) => row.openRanking)) hint.append(` (${data.openSign} ranking still open)`);
-    const list = make("div.choices", "", { role: "listbox", "aria-label": "Output tokens", "aria-orientation": "horizontal" });
+    const list = make("div.choices", "", { role: "listbox", "aria-label": "Parts of the answer", "aria-orientation": "horizontal" });
     const heading = make("div.heading", "", { role: "heading", "aria-level": 2, "aria-live": "polite" });
     data.rows.forEach((row, index) => {
       const { contrast, openRanking, warning } = row;
       const choice = list.appendChild(make("span.choice", "", { role: "option" }));
-      choice.append(shortName(data, data.inputs + index));
+      choice.append(row.isWhole ? "whole answer" : quoted(row.short, row.label));
       if (contrast) choice.append(" not ", quoted(contrast));
       if (showFlags && hasFailed(row)) choice.append(make("span.flag", "⚠", { role: "img", "aria-label": "not sufficient" }));
       else if (showFlags && openRanking) choice.append(make("span.open", data.openSign, { role: "img", "aria-label": "ranking still open" }));
@@ -256,8 +264,8 @@ function reagentView(element, data) {
     const sign = value < 0 ? "−" : "+";
     return sign + Math.abs(value).toFixed(data.digits) + (error ? " ± " + error.toFixed(data.digits) : "");
   };
-  const stderr = (position) => (data.stderr.length ? data.stderr[target][position] : null);
-  const effect = (position) => signed(data.effects[target][position], stderr(position));
+  const stderr = (position) => (row.stderr.length ? row.stderr[position] : null);
+  const effect = (position) => signed(row.effects[position], stderr(position));
   const effectHead = (errors) => `effect${errors.some(Boolean) ? " ± stderr" : ""}${data.unit ? ` (${data.unit})` : ""}`;
   const letters = (position) => row.groupLetters[position] || "";
   const openRanks = (position) => row.openRanks[position] || ""; // the list is empty without standard errors
@@ -272,8 +280,8 @@ function reagentView(element, data) {
     const token = data.tokens[position];
     const parts = token.protected
       ? ["protected: never removed"]
-      : ["score " + score(data.scores[target][position]), rank(position)];
-    if (data.effects.length && !token.protected) parts.push(`effect ${effect(position)} ${data.unit}`.trim());
+      : ["score " + score(row.scores[position]), rank(position)];
+    if (row.effects.length && !token.protected) parts.push(`effect ${effect(position)} ${data.unit}`.trim());
     if (letters(position)) parts.push("group " + [...letters(position)].join(", "));
     const ids = token.ids.length > 1 ? "token ids " : "token id ";
     parts.push(`position ${position}`, token.ids.length > 8 ? `${token.ids.length} tokens` : ids + token.ids.join(", "));
@@ -300,7 +308,7 @@ function reagentView(element, data) {
   const drawLevels = () => {
     levels.replaceChildren();
     for (const [noun, units] of row.levels) {
-      levels.append(headRow([noun, "score", ...(data.effects.length ? [effectHead(units.map((unit) => unit[4]))] : [])]));
+      levels.append(headRow([noun, "score", ...(row.effects.length ? [effectHead(units.map((unit) => unit[4]))] : [])]));
       for (const [short, full, value, change, error] of units) {
         const node = levels.appendChild(make("div.row", "", { role: "row" }));
         cell(node, "name", quoted(short, full));
@@ -311,12 +319,13 @@ function reagentView(element, data) {
   };
 
   const drawTop = () => {
-    const best = order.slice(0, data.topCount).filter((position) => data.scores[target][position] > 0);
+    const best = order.slice(0, data.topCount).filter((position) => row.scores[position] > 0);
     const head = ["#", data.noun, "at", "score", ""];
-    if (data.effects.length) head.push(effectHead(best.map(stderr)));
-    if (data.stderr.length) head.push("");
+    if (row.effects.length) head.push(effectHead(best.map(stderr)));
     const scale = effectScale(best);
-    top.replaceChildren(headRow(head), ...best.map((position, index) => topRow(position, index + 1, scale)));
+    const heads = headRow(head);
+    if (scale) heads.append(axisLabels(scale));
+    top.replaceChildren(heads, ...best.map((position, index) => topRow(position, index + 1, scale)));
     if (!best.length) top.replaceChildren(emptyHint(data));
     top.setAttribute("role", best.length ? "table" : "group");
     notes.replaceChildren();
@@ -331,7 +340,7 @@ function reagentView(element, data) {
 
   const topRow = (position, number, scale) => {
     const node = make("div.row", "", { role: "row", "data-position": position });
-    const [value, largest] = [data.scores[target][position], data.scores[target][order[0]]];
+    const [value, largest] = [row.scores[position], row.scores[order[0]]];
     const open = openRanks(position);
     const spoken = open ? { role: "img", "aria-label": open.replace("–", " to ") + ", rank not settled" } : {};
     cell(node, "number", make("span.rank", open || String(number), spoken));
@@ -340,25 +349,39 @@ function reagentView(element, data) {
     cell(node, "number", String(position));
     cell(node, "number", score(value));
     cell(node, "bar", bar(value / largest));
-    if (data.effects.length) cell(node, "number", effect(position));
-    if (data.stderr.length) cell(node, "whisker", whisker(position, scale));
+    if (row.effects.length) cell(node, "number", effect(position));
+    if (row.stderr.length) cell(node, "whisker", whisker(position, scale));
     return node;
   };
 
   // Maps effects to percentages of the axis that all rows share.
   const effectScale = (positions) => {
-    if (!data.stderr.length) return null;
+    if (!row.stderr.length) return null;
     const ends = [-1, 1].flatMap((side) =>
-      positions.map((position) => data.effects[target][position] + side * data.stderr[target][position]),
+      positions.map((position) => row.effects[position] + side * row.stderr[position]),
     );
     const low = Math.min(0, ...ends);
-    const width = Math.max(0, ...ends) - low || 1;
-    return (value) => (100 * (value - low)) / width;
+    const high = Math.max(0, ...ends);
+    const scale = (value) => (100 * (value - low)) / (high - low || 1);
+    return Object.assign(scale, { low, high });
+  };
+
+  // The numbers at both ends of the axis, and at 0 between them.
+  const axisLabels = (scale) => {
+    const head = make("div.head", "", { role: "columnheader", "aria-label": "effect on an axis" });
+    head.classList.add("reagent-whisker");
+    const axis = head.appendChild(make("div.ticks", "", { "aria-hidden": "true" }));
+    const values = [...new Set([scale.low, 0, scale.high])].filter((value) => value === 0 || Math.abs(scale(value) - scale(0)) > 25);
+    for (const value of values) {
+      const tick = axis.appendChild(make("span.tick", value === 0 ? "0" : signed(value).replace("+", "")));
+      tick.style.left = scale(value) + "%";
+    }
+    return head;
   };
 
   // The effect as a point, and its standard error as a line.
   const whisker = (position, scale) => {
-    const [value, error] = [data.effects[target][position], data.stderr[target][position]];
+    const [value, error] = [row.effects[position], row.stderr[position]];
     const axis = make("div.axis", "", { "aria-hidden": "true" });
     const [zero, line, point] = [make("div.zero"), make("div.line"), make("div.point")];
     zero.style.left = scale(0) + "%";
@@ -378,11 +401,11 @@ function reagentView(element, data) {
     showFailedTest(failure, row);
     showWarning(caution, data, row);
     drawGroups(groups, row);
-    largest.textContent = score(Math.max(0, ...data.scores[target]));
+    largest.textContent = score(Math.max(0, ...row.scores));
     drawContext();
     drawLevels();
     drawTop();
-    if (current !== null && current >= data.inputs + target) current = null;
+    if (current !== null && current >= row.start) current = null;
     inspect(current);
   };
 
@@ -432,6 +455,10 @@ function reagentView(element, data) {
 
   onArrowKeys(context, ".reagent-token", (node) => inspect(Number(node.dataset.position)));
   watch(context, "mouseover", "focusin", "click");
+  context.addEventListener("click", (event) => {
+    const output = event.target.closest("[data-output]")?.dataset.output;
+    if (output !== undefined) choose(Number(output) + (data.rows[0].isWhole ? 1 : 0));
+  });
   for (const list of [top, whatIf]) watch(list, "mouseover", "click");
   redraw(element, () => {
     element.replaceChildren(
@@ -455,12 +482,12 @@ function reagentCompare(element, list) {
   let target = initialTarget(element, first);
 
   const topRow = (data, position, best) => {
-    const value = data.scores[target][position];
+    const value = data.rows[target].scores[position];
     const node = make("div.row", "", { role: "row", "data-position": position });
     cell(node, "name", shortName(data, position));
     appendMark(node.lastChild, data, target, position);
     cell(node, "number", score(value));
-    cell(node, "bar", bar(value / data.scores[target][best]));
+    cell(node, "bar", bar(value / data.rows[target].scores[best]));
     return node;
   };
 
@@ -479,11 +506,11 @@ function reagentCompare(element, list) {
     const top = make("div.top", "", { role: "table", "aria-label": `Most important ${data.noun}s` });
     node.append(details, failure, caution, context, groups, top);
     const draw = () => {
-      const best = ranking(data, target).filter((position) => data.scores[target][position] > 0);
+      const best = ranking(data, target).filter((position) => data.rows[target].scores[position] > 0);
       showFailedTest(failure, data.rows[target]);
       showWarning(caution, data, data.rows[target]);
       drawGroups(groups, data.rows[target]);
-      drawText(context, data, target, (position) => ({ title: "score " + score(data.scores[target][position]) }));
+      drawText(context, data, target, (position) => ({ title: "score " + score(data.rows[target].scores[position]) }));
       top.replaceChildren(...best.slice(0, 3).map((position) => topRow(data, position, best[0])));
       if (!best.length) top.replaceChildren(emptyHint(data));
       top.setAttribute("role", best.length ? "table" : "group");

@@ -1,0 +1,23 @@
+"""What a view shows of an explanation: words in place of tokens, and the answer as a whole first."""
+
+from reagent.explanation import Explanation
+from reagent.segmentation import UNITS
+
+
+def displayed(explanation: Explanation, unit: str | None = None) -> Explanation:
+    """The explanation in the unit that views show: `unit`, or the one that it asks for itself.
+
+    Tokens of the output become larger units too, except where one of them was requested: a phrase, or a token in
+    contrast to another.
+    """
+    unit = unit or explanation.display_unit
+    if unit not in UNITS or explanation.unit != "token":
+        return explanation
+    return explanation.aggregate(unit, output="index" not in explanation.target)
+
+
+def main_row(explanation: Explanation) -> tuple[Explanation, int]:
+    """The explanation and its row that answer the question: the requested row, or the answer as a whole."""
+    if "index" in explanation.target:
+        return explanation, explanation.focus
+    return explanation.whole(), 0
