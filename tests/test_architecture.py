@@ -19,6 +19,7 @@ ROWS = [
     {"serialization"},
     {"explanation_parts"},
     {"explanation"},
+    {"aggregation"},
     {"evaluation"},
     {"comparison"},
     {"schemas"},
@@ -44,7 +45,7 @@ ROWS = [
 RESULTS = {"explanation", "evaluation", "comparison"}
 VIEWS_MAY_IMPORT = {"errors", "atomic_io", "segmentation", "views", "_version"} | RESULTS
 # The methods of a result import these modules lazily. No other import may go down.
-LAZY_IMPORTS = {"explanation": {"views"}, "evaluation": {"views"}, "comparison": {"views"}}
+LAZY_IMPORTS = {"explanation": {"views", "aggregation"}, "evaluation": {"views"}, "comparison": {"views"}}
 
 
 def package_of(path: Path) -> str:

@@ -5,6 +5,7 @@ request.py       everything that is asked, checked once
 case.py          the tokenised question
 explanation.py   the result
 explanation_parts.py  its tokens, groups, cost and other parts
+aggregation.py   the same in words or sentences, or for the answer as a whole
 serialization.py  its JSON
 evaluation.py    how faithful it is
 comparison.py    several methods side by side

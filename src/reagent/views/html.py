@@ -111,7 +111,11 @@ def to_view_data(explanation: Explanation, unit: str | None = None) -> dict[str,
 def _whole_row(explanation: Explanation) -> dict[str, Any]:
     """Collect the row of the answer as a whole."""
     row = _row(explanation.whole(), 0, len(explanation.input))
-    return {**row, "end": len(explanation.input) + len(explanation.output), "isWhole": True}
+    row |= {"end": len(explanation.input) + len(explanation.output), "isWhole": True}
+    row["whatIf"] = list(what_if_captions(explanation, 0))
+    if explanation.answer is None:  # the tests belong to the output units
+        row["sufficiency"] = describe_sufficiency(explanation, None)
+    return row
 
 
 def _row(explanation: Explanation, target: int, start: int) -> dict[str, Any]:
@@ -152,7 +156,7 @@ def summarize(explanation: Explanation) -> str:
     why, row = main_row(displayed(explanation))
     names = [shorten(name, NAME_LENGTH) for name in all_labels(why)]
     best = ", ".join(f"{names[unit.position]} {unit.score:.2f}" for unit in why.top(3, row))
-    test = describe_sufficiency(why, row)
+    test = describe_sufficiency(why, row) or describe_sufficiency(explanation, None)
     captions = [*group_captions(why, row), *([test.caption] if test else [])]
     answer = f"{plain_text(question_caption(why, row))} Most important {context_noun(why)}s: {best}"
     return ". ".join([answer, *map(plain_text, captions)])

@@ -14,7 +14,7 @@ from reagent.atomic_io import atomic_write
 from reagent.errors import InputError
 from reagent.explanation import Explanation, Rows
 from reagent.views.display import displayed, main_row
-from reagent.views.groups import describe_sufficiency, group_captions, group_marks
+from reagent.views.groups import SufficiencyText, describe_sufficiency, group_captions, group_marks
 from reagent.views.summary import (
     OPEN_RANKS_NOTE,
     TOP_COUNT,
@@ -199,7 +199,10 @@ class _Plot:
         axes.set_yticks(ticks, [names[len(why.input) + row] for row in ticks], **self._style())
         question = plain_text(question_caption(whole.explanation, 0))
         title = f"{question}  {describe_probability(whole.explanation, 0)}".strip()
-        whole._add_texts(figure, 0, title, *whole._notes(0), "Lower panel: the scores for each part of the answer.")
+        lower = "Lower panel: the scores for each part of the answer."
+        groups = map(plain_text, group_captions(why, None)) if why.answer is None else ()
+        test = describe_sufficiency(why, None)
+        whole._add_texts(figure, 0, title, *whole._notes(0), *groups, lower, test=test)
 
     def _shown_positions(self, target: int) -> list[int]:
         """Return the context positions of an output token without those of a chat template."""
@@ -217,13 +220,15 @@ class _Plot:
     def _effect_label(self, errors: Sequence[float]) -> str:
         return self._drawable_text(effect_heading(self.explanation, errors))
 
-    def _add_texts(self, figure: "Figure", target: int | None, title: str, *notes: str) -> None:
+    def _add_texts(
+        self, figure: "Figure", target: int, title: str, *notes: str, test: SufficiencyText | None = None
+    ) -> None:
         """Write the title above the figure, and the notes and the provenance below it.
 
         A failed sufficiency test is part of the title, so that it is read before the bars.
         """
         source = " · ".join(f"{name} {value}" for name, value in facts(self.explanation))
-        test = describe_sufficiency(self.explanation, target)
+        test = describe_sufficiency(self.explanation, target) or test
         above, colour = [self._wrap(figure, title, 10)], "black"
         if test and test.passed:
             notes = (plain_text(test.caption), *notes)

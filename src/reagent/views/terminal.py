@@ -69,8 +69,12 @@ def _render(explanation: Explanation, target: int | None, unit: str | None, colo
     else:
         shown = displayed(explanation, unit)
         main, row = main_row(shown)
-        parts = _TerminalView.of(shown, colour).render_parts() if main is not shown else ()
-        yield from _TerminalView.of(main, colour).render(row, parts)
+        if main is shown:
+            yield from _TerminalView.of(main, colour).render(row)
+            return
+        if shown.answer is None:  # the tests belong to the output units
+            yield from render_failed_test(shown, None)
+        yield from _TerminalView.of(main, colour).render(row, _TerminalView.of(shown, colour).render_parts())
 
 
 def render_facts(explanation: Explanation) -> Text:
@@ -218,6 +222,8 @@ class _TerminalView:
             cells = (self._source(target, row) for row in sources)
             table.add_row(self._format_index(target), name, probability(why.output[target]), *cells)
         yield table
+        if why.answer is None:
+            yield from render_groups(why, None)
         for target in range(count):
             output = CaptionPart(self.labels[len(why.input) + target], quoted=True)
             for _, caption in what_if_captions(why, target):

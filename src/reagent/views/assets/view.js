@@ -60,9 +60,7 @@ function reagentParts() {
         into.append(spaceAfter(text));
       }
     }
-    context.classList.remove("reagent-scrolls");
-    const limit = parseFloat(getComputedStyle(context).getPropertyValue("--limit")) * 16;
-    context.classList.toggle("reagent-scrolls", context.scrollHeight > limit);
+    context.classList.toggle("reagent-scrolls", context.scrollHeight > context.clientHeight + 8); // not by a descender
     reveal(context, ranking(data, target)[0]);
   };
 
