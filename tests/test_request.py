@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from reagent import compare, explain
-from reagent.case import Floats, Ids
-from reagent.errors import InputError, UnknownNameError
+from reagent.case import Case, Floats, Ids
+from reagent.errors import EmptyGenerationError, InputError, UnknownNameError
 from reagent.explanation import Explanation, Group, Sufficiency, Token
 from reagent.methods import Attention, Attribution, Lime, Occlusion, ReagentFast, ReagentPaper, make_method
 from reagent.models.huggingface import HuggingFaceModel
@@ -221,6 +221,19 @@ def test_a_contrast_is_asked_where_the_two_part(tiny_model: HuggingFaceModel) ->
     assert why.target["text"] == ","
 
 
+@pytest.mark.parametrize("contrast", ["w29", " w29"])
+def test_a_contrast_gets_the_space_that_its_word_needs(contrast: str) -> None:
+    why = explain(waits_for(1, 0), "w1 w2 w3", target=" w0", contrast=contrast, probes=8, replacer="random")
+    assert why.target["text"] == " w29"
+
+
+def test_a_contrast_without_a_space_stays_as_it_is_after_an_output_without_one(tiny_model: HuggingFaceModel) -> None:
+    why = explain(tiny_model, "She moved to ", target="Japan", contrast="Tokyo", probes=8)
+    assert not why.target["text"].startswith(" ")
+    point = explain(tiny_model, "She moved", target=" to Japan", contrast=".", probes=8)
+    assert point.target["text"] == "."
+
+
 def test_a_phrase_is_explained_as_a_whole() -> None:
     model = waits_for(16, 16)
     why = explain(model, SENTENCES, target=" w0 w29 w0", target_span="w29 w0", probes=80, replacer="random")
@@ -287,6 +300,35 @@ def test_a_contrast_that_the_model_says_by_itself_is_refused() -> None:
         explain(waits_for(1, 0), "w1 w2 w3", max_new_tokens=1, contrast=" w0", replacer="random")
 
 
+def test_a_contrast_that_is_the_output_but_for_its_space_is_refused() -> None:
+    with pytest.raises(InputError, match="the model's own output, ' w0'"):
+        explain(waits_for(1, 0), "w1 w2 w3", max_new_tokens=1, contrast="w0", replacer="random")
+
+
+def test_a_phrase_of_the_prompt_is_not_one_of_the_output() -> None:
+    with pytest.raises(InputError, match="it is in the prompt; .* for a part of the prompt use `prompt_spans`"):
+        explain(waits_for(1, 0), "w1 w2 w3", target=" w0", target_span="w2", replacer="random")
+
+
+class EndsAtOnce(ScriptedModel):
+    """A chat model: it answers messages, and ends plain texts."""
+
+    def case(self, prompt: str, target: str | None = None, max_new_tokens: int = 10) -> Case:
+        if target is None:
+            raise EmptyGenerationError
+        return super().case(prompt, target, max_new_tokens)
+
+    def chat(self, messages: Any, target: str | None = None, max_new_tokens: int = 10) -> Case:
+        return super().case(messages[0]["content"], target, max_new_tokens)
+
+
+def test_a_chat_model_that_ends_a_plain_text_is_asked_for_a_chat() -> None:
+    model = EndsAtOnce(WORDS, lambda context: np.zeros((len(context), len(WORDS))))
+    with pytest.raises(EmptyGenerationError, match="give a `target` to explain; if it is a chat model, .*--chat; in"):
+        explain(model, "w1 w2 w3", replacer="random")
+    assert explain(model, [{"role": "user", "content": "w1 w2"}], max_new_tokens=1, replacer="random").completion
+
+
 def test_a_phrase_that_stands_there_twice_is_ambiguous() -> None:
     with pytest.raises(InputError, match="more than once"):
         explain(waits_for(1, 0), "w1 w2", target=" w0 w0", target_span="w0", replacer="random")
@@ -329,7 +371,18 @@ def test_who_listens_hears_the_output_before_it_is_explained(tiny_model: Hugging
         ({"max_new_token": 1}, "explain has no argument 'max_new_token', did you mean 'max_new_tokens'"),
         ({"unit": "word"}, "explain has no argument 'unit', did you mean 'units'"),
         ({"probe": 8}, "did you mean 'probes'"),
-        ({"documents": ["w1"]}, "explain has no argument 'documents'"),
+        ({"documents": ["w1"]}, "explain has no argument 'documents': write all texts and the question into `prompt`"),
+        ({"context": "w1", "query": "w2"}, "mark the texts with `prompt_spans`"),
+        ({"question": "w1"}, "or score every paragraph with units='paragraph'. Arguments: prompt, target, "),
+        ({"input_text": "w1"}, "explain has no argument 'input_text', did you mean 'prompt'?"),
+        ({"text": "w1"}, "did you mean 'prompt'?"),
+        ({"inputs": "w1"}, "did you mean 'prompt'?"),
+        ({"generated_texts": "w1"}, "explain has no argument 'generated_texts', did you mean 'target'?"),
+        ({"n_samples": 8}, "explain has no argument 'n_samples', did you mean 'probes'?"),
+        ({"num_ablations": 8}, "explain has no argument 'num_ablations', did you mean 'probes'?"),
+        ({"method": "lime", "n_samples": 8}, "explain has no argument 'n_samples', did you mean 'samples'?"),
+        ({"method": "attention", "num_ablations": 8}, "explain has no argument 'num_ablations'. Arguments: "),
+        ({"device": "cpu"}, "explain has no argument 'device': it is an argument of load_model"),
         ({"max_new_tokens": "3"}, "`max_new_tokens` must be a whole number, got '3'"),
         ({"max_new_tokens": True}, "`max_new_tokens` must be a whole number"),
         ({"seed": -1}, "`seed` must be between 0 and"),
@@ -420,6 +473,27 @@ def test_a_list_of_prompts_has_a_list_of_targets() -> None:
         explain(model, ["w1 w2", "w3 w4"], target=[" w5"], replacer="random")
     with pytest.raises(InputError, match="the prompt is empty"):
         explain(model, ["w1 w2", ""], replacer="random")
+
+
+def test_a_tuple_of_prompts_is_a_list_of_prompts() -> None:
+    several = explain(waits_for(1, 0), ("w1 w2", "w3 w4"), max_new_tokens=1, replacer="random")
+    assert [why.prompt for why in several] == ["w1 w2", "w3 w4"]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "complaint"),
+    [
+        (iter(["w1 w2"]), "a list of texts or a list of messages, got a list_iterator: make a list of it"),
+        ((text for text in ["w1 w2"]), "got a generator: make a list of it"),
+        ({"role": "user", "content": "w1"}, "got a dict: put it into a list"),
+        (None, "`prompt` must be a text, a list of texts or a list of messages, got a NoneType"),
+        ([], "the list of prompts is empty: give at least one text or chat"),
+        ((), "the list of prompts is empty"),
+    ],
+)
+def test_a_prompt_of_another_kind_is_refused(prompt: Any, complaint: str) -> None:
+    with pytest.raises(InputError, match=re.escape(complaint)):
+        explain(waits_for(1, 0), prompt, replacer="random")
 
 
 def test_the_progress_of_a_list_names_the_prompt() -> None:

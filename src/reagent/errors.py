@@ -49,8 +49,8 @@ class CapabilityError(InputError):
 class EmptyGenerationError(InputError):
     """A model ends the text right after the prompt, so that there is no output."""
 
-    def __init__(self) -> None:
-        super().__init__("the model ends the text right after the prompt; give a target to explain")
+    def __init__(self, hint: str = "") -> None:
+        super().__init__(f"the model ends the text right after the prompt: give a `target` to explain{hint}")
 
 
 class FileError(InputError):

@@ -123,6 +123,14 @@ def _one_token_is_asked(contrast: str | None, target_span: str | None, info: Map
 def check_prompt(prompt: Any) -> str | Chat:
     """A text, or the messages of a chat."""
     if not isinstance(prompt, str):
+        if not isinstance(prompt, Sequence):
+            advice = ": put it into a list" if isinstance(prompt, Mapping) else ": make a list of it"
+            raise InputError(
+                f"`prompt` must be a text, a list of texts or a list of messages, got a {type(prompt).__name__}"
+                f"{advice if isinstance(prompt, Iterable) else ''}"
+            )
+        if not prompt:
+            raise InputError("the list of prompts is empty: give at least one text or chat")
         messages = check_messages(prompt)
         check_texts(**{f"message {i}": message["content"] for i, message in enumerate(messages)})
         return messages

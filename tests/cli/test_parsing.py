@@ -54,6 +54,20 @@ def test_questions_about_the_output(explain, explained) -> None:
     assert "instead of" in shown.out
 
 
+@pytest.mark.parametrize(
+    ("contrast", "note"),
+    [
+        ("the town", "reagent: contrast 'the town': the token ' the' is compared with ' to'\n"),
+        (" the", ""),
+        (" to a town", "reagent: contrast ' to a town': the token ' a' is compared with ' Japan' after ' to'\n"),
+    ],
+)
+def test_the_token_of_a_contrast_is_noted_if_it_is_not_the_given_text(explain, contrast: str, note: str) -> None:
+    words = [PROMPT, "--target", " to Japan", "--contrast", contrast, "--probes", "8", "--json", "-"]
+    assert explain(*words).err == note
+    assert explain(*words, "--quiet").err == ""
+
+
 def test_levels(explained) -> None:
     data = explained(PROMPT, *QUICK, "--levels", "sentence,word")
     assert [level["unit"] for level in data["levels"]] == ["sentence"]
@@ -70,6 +84,9 @@ def test_levels(explained) -> None:
         (["--contrast", ""], "--contrast is empty"),
         (["--target", " x", "--contrast", " x"], "--contrast is the target itself"),
         (["--span", "elephant"], "--span 'elephant' is not in the output"),
+        (["--span", "My aunt"], "it is in the prompt; give a phrase of the output, or for a part of the prompt use --spans"),
+        (["and", "another"], "(and another): put quotation marks around a prompt of several words; for several prompts "),
+        (["another"], "reagent bench explain FILE, or reagent.explain(model, [prompt, …]) in Python"),
         (["--levels", "word,sentence"], "from coarse to fine"),
         (["--chat"], "has no chat template"),
         (["--system", " "], "message 0 (system) is empty"),

@@ -340,22 +340,44 @@ _RENAMED = {
     "unit": "units",
     "levels": "units",
     "progress": "on_progress",
+    **dict.fromkeys(("text", "texts", "inputs", "input_text", "input_texts", "prompts", "messages"), "prompt"),
+    **dict.fromkeys(("output", "answer", "generated_text", "generated_texts", "targets"), "target"),
+    **dict.fromkeys(("max_tokens", "max_length"), "max_new_tokens"),
+    **dict.fromkeys(("n_samples", "nsamples", "num_samples", "num_ablations"), "probes"),
+    "attribution_method": "method",
 }
+# Parts of a prompt, which other tools take as separate arguments.
+_PROMPT_PARTS = ("context", "contexts", "document", "documents", "passages", "sources", "query", "question")
+# Arguments of load_model.
+_OF_MODEL = ("device", "dtype", "revision", "tokenizer")
 
 
 def _check_options(method: str | Method, preset: str | None, options: Mapping[str, Any]) -> None:
-    """Report an unknown keyword as a typo of an argument or of an option."""
+    """Report an unknown keyword with the argument or the option that is meant."""
     configured, info = make_method(method, preset)
     allowed = list(getattr(configured, "__dataclass_fields__", ()))
     for name in options:
         if name not in allowed:
-            arguments = [argument for argument in signature(explain).parameters if argument != "options"]
-            close = [_RENAMED[name]] if name in _RENAMED else get_close_matches(name, [*arguments[2:], *allowed], n=1)
-            guess = f", did you mean {close[0]!r}?" if close else "."
+            arguments = [argument for argument in signature(explain).parameters if argument not in ("model", "options")]
             raise InputError(
-                f"explain has no argument {name!r}{guess} Arguments: {', '.join(arguments[2:])}; "
-                f"options of method {info['id']!r}: {', '.join(allowed) or 'none'}"
+                f"explain has no argument {name!r}{_advise(name, arguments, allowed)} Arguments: "
+                f"{', '.join(arguments)}; options of method {info['id']!r}: {', '.join(allowed) or 'none'}"
             )
+
+
+def _advise(name: str, arguments: Sequence[str], options: Sequence[str]) -> str:
+    """What to write instead of an unknown argument."""
+    if name in _PROMPT_PARTS:
+        return (
+            ": write all texts and the question into `prompt`, and mark the texts with `prompt_spans` as a list of "
+            "(start, end), or score every paragraph with units='paragraph'."
+        )
+    if name in _OF_MODEL:
+        return f": it is an argument of load_model, as explain(load_model(model, {name}=…), prompt)."
+    renamed = _RENAMED.get(name)
+    known = renamed in (*arguments, *options)
+    close = [renamed] if known else get_close_matches(name, [*arguments, *options], n=1)
+    return f", did you mean {close[0]!r}?" if close else "."
 
 
 def _several(prompt: Any) -> Sequence[Any] | None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from reagent.case import Case
-from reagent.errors import InputError
+from reagent.errors import EmptyGenerationError, InputError
 from reagent.methods.base import Method
 from reagent.methods.hierarchical import Groups, SupportsHierarchy
 from reagent.models.base import HasChatTemplate, Model, Streams, require
@@ -13,6 +13,7 @@ from reagent.request import ExplainRequest
 from reagent.segmentation import UNITS, Span, assign, check_spans
 
 LONG_PROMPT = 400  # tokens from which a prompt is explained coarse to fine
+_CHAT_HINT = "; if it is a chat model, give the prompt as a message (--chat; in Python a list of messages)"
 
 
 def read_case(model: Model, prompt: str | Chat, target: str | None, contrast: str | None, max_new_tokens: int) -> Case:
@@ -20,6 +21,7 @@ def read_case(model: Model, prompt: str | Chat, target: str | None, contrast: st
     case = _read(model, prompt, target, max_new_tokens)
     if contrast is None:
         return case
+    contrast = _with_space(contrast, case.completion)
     if contrast == case.completion:
         raise InputError(f"`contrast` is the model's own output, {contrast!r}: give another text")
     other = _read(model, prompt, contrast, max_new_tokens)
@@ -32,9 +34,23 @@ def read_case(model: Model, prompt: str | Chat, target: str | None, contrast: st
     return case.contrasted_with(other.output[index], index)
 
 
+def _with_space(contrast: str, output: str) -> str:
+    """Start a word with a space if the output starts with one, because " Kyoto" and "Kyoto" are different tokens.
+
+    >>> _with_space("Kyoto", " Tokyo"), _with_space(" Kyoto", " Tokyo"), _with_space(".", " Tokyo")
+    (' Kyoto', ' Kyoto', '.')
+    >>> _with_space("Kyoto", "Tokyo")
+    'Kyoto'
+    """
+    return f" {contrast}" if output.startswith(" ") and contrast[0].isalnum() else contrast
+
+
 def _read(model: Model, prompt: str | Chat, target: str | None, max_new_tokens: int) -> Case:
     if isinstance(prompt, str):
-        return model.case(prompt, target, max_new_tokens)
+        try:
+            return model.case(prompt, target, max_new_tokens)
+        except EmptyGenerationError as error:
+            raise EmptyGenerationError(_CHAT_HINT if isinstance(model, HasChatTemplate) else "") from error
     require(model, HasChatTemplate, "a chat")
     assert isinstance(model, HasChatTemplate)
     return model.chat(prompt, target, max_new_tokens)
@@ -49,7 +65,10 @@ def find_target_span(case: Case, text: str) -> Span:
     """The characters of a phrase of the output."""
     start = case.completion.find(text)
     if start < 0:
-        raise InputError(f"`target_span` {text!r} is not in the output {case.completion!r}: give a phrase of it")
+        advice = "give a phrase of it"
+        if text in case.prompt:
+            advice = "it is in the prompt; give a phrase of the output, or for a part of the prompt use `prompt_spans`"
+        raise InputError(f"`target_span` {text!r} is not in the output {case.completion!r}: {advice}")
     if case.completion.find(text, start + 1) >= 0:
         raise InputError(f"`target_span` {text!r} is in the output more than once: give more of the text around it")
     return start, start + len(text)

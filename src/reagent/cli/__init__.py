@@ -10,6 +10,7 @@ catalog.py    reagent methods, replacers, datasets, models
 arguments.py  options that several commands share
 parsing.py    from options to the arguments of a request
 dry_run.py    the cost of an explanation before it runs
+notes.py      notes on standard error after a run
 progress.py   progress bars on standard error
 """
 
@@ -18,7 +19,12 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
+SEVERAL_PROMPTS = (
+    ": put quotation marks around a prompt of several words; for several prompts use reagent bench explain FILE, or "
+    "reagent.explain(model, [prompt, …]) in Python"
+)
 FLAGS = {  # of Python arguments whose flag has another name
     "prompt_spans": "--spans",
     "target_span": "--span",
@@ -94,11 +100,20 @@ def _explain_failure(error: Exception) -> int:
     if isinstance(error, ReagentError):
         message, code = str(error), error.exit_code
     elif hasattr(error, "format_message"):  # wrong usage, found by typer
-        message, code = f"{error.format_message()} (see reagent --help)", 2
+        message, code = _explain_usage(error), 2
     else:
         message, code = f"unexpected {type(error).__name__}: {error} (run again with --debug for details)", 1
     print("error: " + _with_flags(" ".join(message.split())), file=sys.stderr)
     return code
+
+
+def _explain_usage(error: Any) -> str:
+    """The message of typer with the next step."""
+    message = str(error.format_message())
+    context = getattr(error, "ctx", None)
+    takes_prompt = context is not None and context.command_path in ("reagent explain", "reagent compare")
+    is_second_prompt = takes_prompt and message.startswith("Got unexpected extra argument")
+    return f"{message}{SEVERAL_PROMPTS if is_second_prompt else ' (see reagent --help)'}"
 
 
 def _with_flags(message: str) -> str:

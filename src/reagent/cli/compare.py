@@ -65,6 +65,7 @@ def compare(
     Example: reagent compare "My aunt moved to Japan. She rents a flat in the capital," --max-new-tokens 1
     """
     from reagent.api.compare import build_requests, run_all
+    from reagent.cli.notes import note_cache, note_contrast
     from reagent.cli.parsing import QuestionOptions, check_outputs, load_model, replacer_arguments, server_options
     from reagent.cli.progress import progress_bar
     from reagent.methods import list_methods
@@ -86,6 +87,8 @@ def compare(
     loaded = load_model(model, device, dtype, revision, quiet, options_of_server)
     with progress_bar("comparing", quiet) as on_progress:
         comparison = run_all(loaded, requests, lambda _name, progress: on_progress(progress))
+    note_contrast(comparison[0], contrast, quiet)
+    note_cache(loaded, quiet)
     _write(comparison, json, html, latex, token)
     if json != "-" and not quiet:
         comparison.show(target=token)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -45,9 +46,16 @@ def announce(model: "Model", request: "ExplainRequest", quiet: bool) -> None:
 
 
 def count_requests(model: "Model") -> Callable[[], str] | None:
-    """The number of requests so far, for the progress bar."""
-    before = model.meter.requests
-    return (lambda: f" ({model.meter.requests - before:,} requests)") if _is_server(model) else None
+    """The number of requests and of responses from the cache so far, for the progress bar."""
+    if not _is_server(model):
+        return None
+    meter, before = model.meter, replace(model.meter)
+
+    def describe() -> str:
+        cached = meter.cached - before.cached
+        return f" ({meter.requests - before.requests:,} requests{f', {cached:,} from the cache' if cached else ''})"
+
+    return describe
 
 
 def _run_dry(model: "Model", request: "ExplainRequest") -> "DryRunModel":

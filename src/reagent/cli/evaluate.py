@@ -70,6 +70,7 @@ def evaluate(
     """Measure how faithful a saved explanation is to its model."""
     from reagent.api.evaluate import evaluate_together
     from reagent.atomic_io import check_writable
+    from reagent.cli.notes import note_cache
     from reagent.cli.parsing import load_model, server_options
     from reagent.cli.progress import progress_bar
     from reagent.explanation import load
@@ -102,6 +103,7 @@ def evaluate(
     loaded = load_model(name, device, dtype, revision, quiet, options)
     with progress_bar("evaluating", quiet) as on_progress:
         (evaluation,) = evaluate_together(loaded, [why], config, on_progress)
+    note_cache(loaded, quiet)
     if json not in (None, "-"):
         evaluation.save(str(json))
     if json == "-":

@@ -98,6 +98,7 @@ def explain(
     """
     from reagent.api.explain import run
     from reagent.cli.dry_run import announce, count_requests, estimate
+    from reagent.cli.notes import note_cache, note_contrast
     from reagent.cli.parsing import (
         QuestionOptions,
         check_outputs,
@@ -142,6 +143,8 @@ def explain(
     announce(loaded, request, quiet)
     with progress_bar("explaining", quiet, count_requests(loaded)) as on_progress:
         why = run(loaded, request, on_progress)
+    note_contrast(why, contrast, quiet)
+    note_cache(loaded, quiet)
     if json not in (None, "-"):
         why.save(str(json))
     if token is not None:

@@ -32,6 +32,7 @@ class Meter:
     forward_passes: int = 0
     tokens: int = 0
     requests: int = 0  # to a server
+    cached: int = 0  # responses from the cache, each in place of a request
     censored: int = 0  # log-probabilities with only an upper bound: the server lists only the likeliest tokens
 
     def add(self, sequences: int, length: int) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -51,8 +52,11 @@ def test_explaining_evaluating_and_comparing(
     assert data["cost"]["requests"] >= 18
 
     asked = len(app.seen)
-    assert run(*explain)[0] == 0
+    code, _, err = run(*explain)
+    assert code == 0
+    assert re.fullmatch(r"reagent: \d+ responses are from the cache; 0 requests to the server\n", err)
     assert len(app.seen) - asked <= 5, "all but finding out comes from the cache"
+    assert run(*explain, "--quiet") == (0, "", "")
     assert json.loads(file.read_text())["cost"]["requests"] == 0
 
     code, out, _ = run("evaluate", file, *options, "--metrics", "lds,sufficiency", "--draws", "2", "--probes", "8")

@@ -65,7 +65,7 @@ class Client:
         """The parsed responses to all of `bodies`; equal bodies are sent once.
 
         Every response is stored at once, so that a failure loses only the requests in flight. The meter counts
-        `counted` requests.
+        `counted` requests and responses from the cache.
         """
         url, stop = self._url(path), Event()
         keys = [ResponseCache.request_key(url, body) for body in bodies]
@@ -73,6 +73,8 @@ class Client:
         def one(key: str, body: Mapping[str, Any]) -> T:
             stored = self.responses.get(key)
             if stored is not None:
+                with self._lock:
+                    self.meter.cached += counted
                 return parse(stored)
             response = self._send("POST", path, body, stop)
             with self._lock:
