@@ -306,7 +306,7 @@ def test_a_contrast_that_is_the_output_but_for_its_space_is_refused() -> None:
 
 
 def test_a_phrase_of_the_prompt_is_not_one_of_the_output() -> None:
-    with pytest.raises(InputError, match="it is in the prompt; .* for a part of the prompt use `prompt_spans`"):
+    with pytest.raises(InputError, match=r"it is in the prompt; .* for a part of the prompt use `prompt_spans`"):
         explain(waits_for(1, 0), "w1 w2 w3", target=" w0", target_span="w2", replacer="random")
 
 
@@ -324,7 +324,7 @@ class EndsAtOnce(ScriptedModel):
 
 def test_a_chat_model_that_ends_a_plain_text_is_asked_for_a_chat() -> None:
     model = EndsAtOnce(WORDS, lambda context: np.zeros((len(context), len(WORDS))))
-    with pytest.raises(EmptyGenerationError, match="give a `target` to explain; if it is a chat model, .*--chat; in"):
+    with pytest.raises(EmptyGenerationError, match=r"give a `target` to explain; if it is a chat model, .*--chat; in"):
         explain(model, "w1 w2 w3", replacer="random")
     assert explain(model, [{"role": "user", "content": "w1 w2"}], max_new_tokens=1, replacer="random").completion
 

@@ -9,9 +9,9 @@ import pytest
 import reagent
 from bench.small import PROMPTS, table
 from reagent.bench.export import merge
-from reagent.bench.runner import RunSelection, run
+from reagent.bench.runner import RunProgress, RunSelection, run
 from reagent.bench.store import Store
-from reagent.bench.suite import Suite
+from reagent.bench.suite import Suite, load_suite
 from reagent.cli import main
 from reagent.errors import FileError
 
@@ -42,8 +42,35 @@ def test_run_run_again_and_look(call, toml: Path, tmp_path: Path) -> None:
     assert f"reagent bench report {out}" in told
     code, _, told = call("bench", "run", toml, "--out", out, "--limit", 1)
     assert code == 0
-    assert "nothing to do" in told
+    assert "nothing to do; all 4 cells are from the cache (earlier runs)" in told
     assert call("bench", "run", toml, "--out", out, "--limit", 1, "--quiet") == (0, "", "")
+    code, _, told = call("bench", "run", toml, "--out", out, "--limit", 2)
+    assert f"4 cells are new in {out}; 4 are from the cache (earlier runs)" in told
+    toml.write_text(toml.read_text().replace('"lds", ', ""))
+    code, _, told = call("bench", "run", toml, "--out", out, "--limit", 2)
+    assert f"8 cells are new in {out}; 8 explanations of the new cells are from the cache" in told
+
+
+def test_the_report_of_an_unfinished_run_counts_its_cells(call, toml: Path, tmp_path: Path) -> None:
+    def stop(_: RunProgress) -> None:
+        raise KeyboardInterrupt
+
+    out, folder = tmp_path / "r.sqlite", tmp_path / "report"
+    with pytest.raises(KeyboardInterrupt):
+        run(load_suite(str(toml)), out, on_progress=stop)
+    code, _, told = call("bench", "report", out, "--out", folder)
+    note = "This run is not finished: it has 4 of 12 cells."
+    assert (code, told) == (0, f"{note} Run the suite again to continue it.\n")
+    for file in ("index.html", "report.md", "report.tex", "tables/cost.md", "tables/cost.tex"):
+        assert note in (folder / file).read_text(), file
+
+    merged = tmp_path / "merged.sqlite"
+    assert call("bench", "merge", out, "--out", merged)[0] == 0
+    assert note in call("bench", "report", merged, "--out", folder)[2]
+
+    assert call("bench", "run", toml, "--out", out, "--quiet")[0] == 0
+    assert call("bench", "report", out, "--out", folder)[2] == ""
+    assert "not finished" not in (folder / "index.html").read_text()
 
 
 def test_a_dry_run_tells_what_is_missing_and_makes_nothing(call, toml: Path, tmp_path: Path, tiny_folder: Path) -> None:

@@ -84,8 +84,14 @@ def test_levels(explained) -> None:
         (["--contrast", ""], "--contrast is empty"),
         (["--target", " x", "--contrast", " x"], "--contrast is the target itself"),
         (["--span", "elephant"], "--span 'elephant' is not in the output"),
-        (["--span", "My aunt"], "it is in the prompt; give a phrase of the output, or for a part of the prompt use --spans"),
-        (["and", "another"], "(and another): put quotation marks around a prompt of several words; for several prompts "),
+        (
+            ["--span", "My aunt"],
+            "it is in the prompt; give a phrase of the output, or for a part of the prompt use --s",
+        ),
+        (
+            ["and", "another"],
+            "(and another): put quotation marks around a prompt of several words; for several ",
+        ),
         (["another"], "reagent bench explain FILE, or reagent.explain(model, [prompt, …]) in Python"),
         (["--levels", "word,sentence"], "from coarse to fine"),
         (["--chat"], "has no chat template"),

@@ -16,6 +16,7 @@ from reagent.report.analysis import (
     preferred_measures,
     value_records,
 )
+from reagent.report.build import build_report
 from reagent.report.contents import Missing, Table
 from reagent.report.load import Run, load_run, without_curve_points
 from reagent.report.tables.ablations import ablation_tables
@@ -206,6 +207,27 @@ def test_the_numbers_of_the_paper_are_next_to_ours() -> None:
         ["gpt2-medium (GPT2-354M)", "attention_last", "0.693", "-0.098*", "0.000*", "-0.281*"],
     ]
     assert "2402.00794" in table.caption  # type: ignore[union-attr]
+
+
+def test_every_mark_of_a_table_is_explained_next_to_it() -> None:
+    model = "openai-community/gpt2-medium"
+    cells = [*several(8, DOUBLE, model=model, settings={"preset": "paper"}), *several(8, EQUAL, method="lime")]
+    cells += [*several(6, EQUAL[:6], model=model, method="attention_last"), *several(8, DOUBLE, method="reagent")]
+    run, results = numbers(cells)
+    report = build_report(ListRecords(cells), run, results)
+    marks = {table.id: _marks(table) for table in report.tables}
+    assert "†" in marks["paper_comparison"]
+    assert "*" in marks["full_soft"]
+    for table in report.tables:
+        for mark in _marks(table):
+            assert any(note.startswith(mark) for note in table.notes), f"{mark} in {table.id}"
+
+
+def _marks(table: Table) -> set[str]:
+    cells = [
+        entry.text for row in table.rows for entry, column in zip(row, table.columns, strict=True) if column.is_number
+    ]
+    return {mark for text in cells for mark in "*°†" if mark in text}
 
 
 def test_another_model_or_preset_has_no_published_number() -> None:

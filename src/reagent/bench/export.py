@@ -26,10 +26,19 @@ def merge(paths: Sequence[str | Path], out: str | Path, texts: bool = True) -> i
     if Path(out).resolve() in [Path(path).resolve() for path in paths]:
         raise InputError(f"{str(out)!r} is one of the files to merge: give another file")
     with Store.open(out, write=True) as joined:
+        missing = _count_missing(joined)
         for path in paths:
             with Store.open(path) as part:
                 _add(part, joined, texts)
-        return len(joined.states())
+                missing += _count_missing(part)
+        count = len(joined.states())
+        joined.begin({"planned": count + missing})
+        return count
+
+
+def _count_missing(store: Store) -> int:
+    """The planned cells that are not computed yet."""
+    return max(0, int(store.facts().get("planned", 0)) - len(store.states()))
 
 
 def _add(part: Store, joined: Store, texts: bool) -> None:

@@ -28,6 +28,8 @@ class RunProgress:
     total: int = 0  # cells to compute
     done: int = 0
     failed: int = 0
+    stored: int = 0  # cells of earlier runs, which are not computed again
+    stored_explanations: int = 0  # explanations of earlier runs, for cells with new metrics
     work: float = 0  # estimated tokens of all jobs …
     worked: float = 0  # … and of the finished ones
     notes: list[str] = field(default_factory=list)  # messages for the user
@@ -149,7 +151,7 @@ class _ModelRun:
     selection: RunSelection
     progress: RunProgress
     on_progress: Callable[[RunProgress], None]
-    counted: tuple[int, float] = (0, 0.0)
+    counted: tuple[int, float, int] = (0, 0.0, 0)
 
     def run(self, engine: Engine) -> None:
         """Run every missing job; if the model cannot be loaded, all its cells fail."""
@@ -199,12 +201,17 @@ class _ModelRun:
         )
 
     def update_total(self) -> None:
-        """Add the missing cells to the total, or correct the total."""
+        """Add the missing and the stored cells to the totals, or correct the totals."""
+        assert self.store is not None
         jobs = self.missing()
-        cells, work = sum(len(job.cells) for job in jobs), estimate_jobs(jobs).tokens
-        self.progress.total += cells - self.counted[0]
+        missing = {job.place(cell) for job in jobs for cell in job.cells}
+        work = estimate_jobs(jobs).tokens
+        stored = sum(place[0] == self.model.id and place not in missing for place in self.store.states())
+        self.progress.total += len(missing) - self.counted[0]
         self.progress.work += work - self.counted[1]
-        self.counted = cells, work
+        self.progress.stored += stored - self.counted[2]
+        self.counted = len(missing), work, stored
+        self.store.begin({"planned": self.progress.total + self.progress.stored})
 
     @property
     def _record(self) -> ModelRecord | None:
@@ -226,7 +233,9 @@ class _ModelRun:
         """With the stored explanations, which were made for other metrics."""
         assert self.store is not None
         stored = {cell.config.label: self.store.explanation(cell.explained) for cell in job.cells}
-        return replace(job, stored_explanations={label: why for label, why in stored.items() if why is not None})
+        available = {label: why for label, why in stored.items() if why is not None}
+        self.progress.stored_explanations += len(available)
+        return replace(job, stored_explanations=available)
 
     def _write(self, job: Job, done: JobResult) -> None:
         assert self.store is not None

@@ -78,7 +78,7 @@ class Store:
             yield translate_decoding_errors(self.path, partial(_cell, row, texts))
 
     def facts(self) -> Mapping[str, Any]:
-        """Metadata of the run: suite, kind, text, version, created, models, cost."""
+        """Metadata of the run: suite, kind, text, version, created, planned (cells), models, cost."""
         facts = {name: json.loads(value) for name, value in self._all("SELECT name, value FROM facts")}
         return facts | {"models": {name: dict(known.info) for name, known in self.models().items()}}
 

@@ -88,7 +88,12 @@ Phrase = Annotated[
     typer.Option("--span", "--target-span", metavar="TEXT", help="Explain this phrase of the output as a whole."),
 ]
 Contrast = Annotated[
-    str | None, typer.Option("--contrast", metavar="TEXT", help="Explain why the model did not say this instead.")
+    str | None,
+    typer.Option(
+        "--contrast",
+        metavar="TEXT",
+        help="Explain why the model did not say this instead. A word gets a space before it if the output starts with one.",
+    ),
 ]
 Chat = Annotated[
     bool, typer.Option("--chat", help="The prompt is a message to a chat model: use the model's own template.")

@@ -153,9 +153,15 @@ def report(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="A folder for the report.")],
 ) -> None:
     """Make tables and figures of the results: index.html, Markdown, LaTeX, CSV, Parquet, PNG and SVG."""
+    from reagent.bench.store import Store
     from reagent.report import write_report
+    from reagent.report.load import describe_unfinished
 
+    with Store.open(file) as store:
+        unfinished = describe_unfinished(len(store.states()), store.facts())
     written = write_report(file, out)
+    if unfinished:
+        typer.echo(f"{unfinished} Run the suite again to continue it.", err=True)
     typer.echo(f"wrote {len(written)} files; open {written[0]}")
 
 
@@ -238,9 +244,11 @@ def _run(
 
 def _summary(progress: "RunProgress", out: Path) -> str:
     if not progress.done:
-        return f"{out} is complete: nothing to do"
+        return f"{out} is complete: nothing to do; all {progress.stored:,} cells are from the cache (earlier runs)"
     failed = f", {progress.failed} of them failed (see reagent bench report)" if progress.failed else ""
-    return f"{progress.done} cells are new in {out}{failed}"
+    stored = f"; {progress.stored:,} are from the cache (earlier runs)" if progress.stored else ""
+    reused = f"; {progress.stored_explanations:,} explanations of the new cells are from the cache"
+    return f"{progress.done} cells are new in {out}{failed}{stored}{reused if progress.stored_explanations else ''}"
 
 
 def _estimate(suite: "Suite", jobs: dict[str, Any]) -> str:

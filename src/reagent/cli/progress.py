@@ -91,7 +91,8 @@ def run_progress_bar(what: str, quiet: bool = False) -> Iterator[Callable[["RunP
 def _describe(progress: "RunProgress") -> str:
     failed = f", {progress.failed} failed" if progress.failed else ""
     left = "" if progress.seconds_left is None else f", about {_clock(round(progress.seconds_left))} left"
-    return f"{progress.done} of {progress.total} cells{failed}{left}"
+    stored = f", {progress.stored} more from the cache" if progress.stored else ""
+    return f"{progress.done} of {progress.total} cells{failed}{stored}{left}"
 
 
 def _clock(seconds: int) -> str:

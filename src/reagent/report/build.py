@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from reagent.report.analysis import LDS, RATIO_FAMILIES, RATIONALES, EntryResult
 from reagent.report.contents import Column, Figure, Missing, Report, Section, ShadedExample, Table, TableCell
@@ -45,12 +46,21 @@ def build_report(records: Records, run: Run, results: Sequence[EntryResult]) -> 
     for id, title, parts in _sections(records, run, results):
         available = tuple(part for part in parts if not isinstance(part, Missing))
         missing += [part for part in parts if isinstance(part, Missing)]
+        if run.unfinished:
+            available = tuple(_with_note(part, run.unfinished) for part in available)
         if available:
             sections.append(Section(id, title, _INTRODUCTIONS.get(id, ""), available))
     if not run.cells:
         missing.append(Missing("All tables and figures", "no cell is done"))
     name = str(run.facts.get("suite") or "benchmark")
     return Report(f"Report: {name}", _summary(run), tuple(_facts(run)), tuple(sections), tuple(missing))
+
+
+def _with_note(part: Table | Figure | ShadedExample, note: str) -> Table | Figure | ShadedExample:
+    """The same table or figure with one more note. Each may be copied out of the report."""
+    if isinstance(part, Table):
+        return replace(part, notes=(*part.notes, note))
+    return replace(part, caption=f"{part.caption} {note}") if isinstance(part, Figure) else part
 
 
 def _sections(records: Records, run: Run, results: Sequence[EntryResult]) -> Iterator[tuple[str, str, list[_Part]]]:
@@ -84,12 +94,13 @@ def _result_sections(run: Run, results: Sequence[EntryResult]) -> Iterator[tuple
 
 
 def _summary(run: Run) -> str:
-    """The size of the run in one sentence."""
+    """The size of the run, and whether it is finished."""
+    unfinished = f"{run.unfinished} " if run.unfinished else ""
     if not run.cells:
-        return f"No cell is done, {len(run.failures):,} failed: there are no numbers to show yet."
+        return f"{unfinished}No cell is done, {len(run.failures):,} failed: there are no numbers to show yet."
     failed = f"; {len(run.failures):,} more failed" if run.failures else ""
     return (
-        f"{_count(len(run.labels), 'method')} on {_count(run.example_count, 'example')} of "
+        f"{unfinished}{_count(len(run.labels), 'method')} on {_count(run.example_count, 'example')} of "
         f"{_count(len(run.datasets), 'dataset')} by {_count(len(run.models), 'model')}: "
         f"{_count(len(run.cells), 'explanation')}{failed}."
     )
@@ -134,7 +145,8 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
     if run.cells:
         yield "methods", ", ".join(run.labels)
         yield "seeds", ", ".join(str(seed) for seed in sorted({cell.seed for cell in run.cells}))
-    yield "cells", f"{len(run.cells):,} done, {len(run.failures):,} failed"
+    unfinished = f". {run.unfinished}" if run.unfinished else ""
+    yield "cells", f"{len(run.cells):,} done, {len(run.failures):,} failed{unfinished}"
     if run.cells:
         passes, seconds = sum(cell.passes for cell in run.cells), sum(cell.seconds for cell in run.cells)
         yield "cost", f"{passes:,} forward passes and {seconds:,.0f} s for these explanations, without evaluation"

@@ -92,7 +92,7 @@ class Report:
     """A whole report."""
 
     title: str
-    summary: str  # one sentence
+    summary: str  # the size of the run, and whether it is finished
     facts: tuple[tuple[str, str], ...]
     sections: tuple[Section, ...]
     missing: tuple[Missing, ...]

@@ -73,6 +73,11 @@ class Run:
     failures: tuple[Failure, ...]
 
     @property
+    def unfinished(self) -> str:
+        """A sentence about the cells that are not computed yet, or an empty text."""
+        return describe_unfinished(len(self.cells) + len(self.failures), self.facts)
+
+    @property
     def models(self) -> list[str]:
         return sorted({cell.model for cell in self.cells}, key=_model_order)
 
@@ -95,6 +100,16 @@ class Run:
         ends = [name.rstrip("/").rpartition("/")[2] for name in self.models]
         end = model.rstrip("/").rpartition("/")[2]
         return end if end and ends.count(end) == 1 else model
+
+
+def describe_unfinished(cells: int, facts: Mapping[str, Any]) -> str:
+    """Say that a run with this number of computed cells is not finished; an empty text if it is.
+
+    >>> describe_unfinished(12, {"planned": 32}), describe_unfinished(32, {"planned": 32})
+    ('This run is not finished: it has 12 of 32 cells.', '')
+    """
+    planned = int(facts.get("planned", 0))
+    return f"This run is not finished: it has {cells:,} of {planned:,} cells." if cells < planned else ""
 
 
 def load_run(records: Records) -> Run:

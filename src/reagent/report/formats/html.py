@@ -58,7 +58,7 @@ def _as_number(text: str) -> Markup:
     """A number with a true minus sign. Its marks hang out of the column, so that digits are aligned."""
     text = sanitize(text)
     text = text.replace("-", "−") if text.startswith(("-", "[")) else text
-    digits = text.rstrip("*†")
+    digits = text.rstrip("*°†")
     marks = text[len(digits) :]
     if not digits or not marks:
         return Markup.escape(text)

@@ -185,7 +185,7 @@ def paper_table(run: Run, results: Sequence[EntryResult]) -> Table | Missing:
         columns=tuple(heads),
         rows=columns_to_rows(columns),
         records=tuple(result.to_record() for result in index.values()),
-        notes=(_NOT_SIGNIFICANT, *([_NOT_AFTER_CORRECTION] if _has_mark(columns, "°") else [])),
+        notes=_notes([], columns),
     )
 
 
