@@ -324,7 +324,7 @@ class EndsAtOnce(ScriptedModel):
 
 def test_a_chat_model_that_ends_a_plain_text_is_asked_for_a_chat() -> None:
     model = EndsAtOnce(WORDS, lambda context: np.zeros((len(context), len(WORDS))))
-    with pytest.raises(EmptyGenerationError, match=r"give a `target` to explain; if it is a chat model, .*--chat; in"):
+    with pytest.raises(EmptyGenerationError, match=r"as `target`; if it is a chat model, .*--chat; in"):
         explain(model, "w1 w2 w3", replacer="random")
     assert explain(model, [{"role": "user", "content": "w1 w2"}], max_new_tokens=1, replacer="random").completion
 

@@ -50,7 +50,7 @@ class EmptyGenerationError(InputError):
     """A model ends the text right after the prompt, so that there is no output."""
 
     def __init__(self, hint: str = "") -> None:
-        super().__init__(f"the model ends the text right after the prompt: give a `target` to explain{hint}")
+        super().__init__(f"the model ends the text right after the prompt: give the text to explain as `target`{hint}")
 
 
 class FileError(InputError):

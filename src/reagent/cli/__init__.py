@@ -7,7 +7,7 @@ evaluate.py   reagent evaluate
 bench.py      reagent bench
 serve.py      reagent serve
 catalog.py    reagent methods, replacers, datasets, models
-arguments.py  options that several commands share
+arguments.py  options of the commands that explain
 parsing.py    from options to the arguments of a request
 dry_run.py    the cost of an explanation before it runs
 notes.py      notes on standard error after a run

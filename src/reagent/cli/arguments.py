@@ -1,4 +1,4 @@
-"""The options that several commands share, each declared once."""
+"""The options of the commands that explain, each declared once."""
 
 from pathlib import Path
 from typing import Annotated
@@ -92,7 +92,7 @@ Contrast = Annotated[
     typer.Option(
         "--contrast",
         metavar="TEXT",
-        help="Explain why the model did not say this instead. A word gets a space before it if the output starts with one.",
+        help="Explain why the model did not say this instead. A word gets a leading space if the output has one.",
     ),
 ]
 Chat = Annotated[
@@ -105,6 +105,48 @@ Messages = Annotated[
         "--messages", metavar="F.json", help='Chat: earlier messages, [{"role": …, "content": …}, …], or all of it.'
     ),
 ]
+
+WhatIf = Annotated[
+    bool, typer.Option("--what-if", help="Also show the output of the model under the strongest replacement.")
+]
+
+# --- the method ---
+
+MethodName = Annotated[str, typer.Option("--method", help="See: reagent methods.")]
+Preset = Annotated[str | None, typer.Option(help="Settings of the method by name. See: reagent methods.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="Any option of the method, as --set steps=100. See: reagent methods."
+    ),
+]
+Probes = Annotated[int | None, typer.Option(metavar="N", help="fast, leave-one-out: exactly N probes, no early stop.")]
+Response = Annotated[
+    str | None, typer.Option(help="leave-one-out: what is measured, logprob or g (the published response).")
+]
+Removal = Annotated[
+    str | None,
+    typer.Option(
+        metavar="R",
+        help="How units are removed: delete, mask or replace. fast and exact delete; lime, occlusion, shapley and "
+        "greedy replace, and so does fast if a replacer is named.",
+    ),
+]
+MaxSteps = Annotated[int | None, typer.Option(metavar="N", help="paper: steps after which a run ends.")]
+Runs = Annotated[int | None, typer.Option(metavar="N", help="paper: independent runs to average.")]
+Ratio = Annotated[
+    float | None,
+    typer.Option(
+        metavar="R",
+        help="paper, leave-one-out: share of tokens replaced in each step or probe (0.3; 6 / probes, at most 0.1).",
+    ),
+]
+Keep = Annotated[
+    float | None,
+    typer.Option(metavar="K", help="paper: share (below 1) or number of tokens kept in the stopping test."),
+]
+TopK = Annotated[int | None, typer.Option(metavar="K", help="paper: stop when the target is among the top K.")]
+Ahead = Annotated[int | None, typer.Option(metavar="N", help="paper: steps scored in one batch.")]
 
 # --- the replacer ---
 

@@ -89,11 +89,9 @@ def explain(
     device: o.Device = "auto",
     dtype: o.Dtype = "auto",
     batch_size: BatchSize = None,
-    method: Annotated[str, typer.Option(help="See: reagent methods.")] = "reagent",
-    preset: Annotated[str | None, typer.Option(help="Settings of the method by name. See: reagent methods.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any option of the method.")
-    ] = None,
+    method: o.MethodName = "reagent",
+    preset: o.Preset = None,
+    settings: o.Settings = None,
     replacer: o.ReplacerName = "auto",
     candidates: o.Candidates = None,
     masked_lm: o.MaskedLM = None,

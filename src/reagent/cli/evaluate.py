@@ -12,9 +12,9 @@ from reagent.errors import InputError
 def evaluate(
     file: Annotated[Path, typer.Argument(metavar="F.json", help="An explanation written by explain --json.")],
     model: Annotated[str | None, typer.Option(metavar="M", help="The model; by default the explained one.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps.")] = "auto",
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")] = "auto",
-    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
+    device: o.Device = "auto",
+    dtype: o.Dtype = "auto",
+    revision: o.Revision = None,
     tokenizer: o.Tokenizer = None,
     cache: o.Cache = None,
     concurrency: o.Concurrency = None,

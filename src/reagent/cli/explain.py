@@ -26,8 +26,8 @@ def explain(
     rate: o.Rate = None,
     recover: o.Recover = False,
     server: o.ServerSettings = None,
-    method: Annotated[str, typer.Option(help="See: reagent methods.")] = "reagent",
-    preset: Annotated[str | None, typer.Option(help="Settings of the method by name. See: reagent methods.")] = None,
+    method: o.MethodName = "reagent",
+    preset: o.Preset = None,
     replacer: o.ReplacerName = "auto",
     candidates: o.Candidates = None,
     masked_lm: o.MaskedLM = None,
@@ -39,50 +39,21 @@ def explain(
     span: o.Phrase = None,
     contrast: o.Contrast = None,
     attribute_target: o.AttributeTarget = False,
-    what_if: Annotated[
-        bool, typer.Option("--what-if", help="Also show the output of the model under the strongest replacement.")
-    ] = False,
+    what_if: o.WhatIf = False,
     chat: o.Chat = False,
     system: o.System = None,
     messages: o.Messages = None,
     seed: o.Seed = 0,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="Any option of the method, as --set steps=100. See: reagent methods."
-        ),
-    ] = None,
-    probes: Annotated[
-        int | None, typer.Option(metavar="N", help="fast, leave-one-out: exactly N probes, no early stop.")
-    ] = None,
-    response: Annotated[
-        str | None, typer.Option(help="leave-one-out: what is measured, logprob or g (the published response).")
-    ] = None,
-    removal: Annotated[
-        str | None,
-        typer.Option(
-            metavar="R",
-            help="How units are removed: delete, mask or replace. fast and exact delete; lime, occlusion, shapley and "
-            "greedy replace, and so does fast if a replacer is named.",
-        ),
-    ] = None,
-    max_steps: Annotated[int | None, typer.Option(metavar="N", help="paper: steps after which a run ends.")] = None,
-    runs: Annotated[int | None, typer.Option(metavar="N", help="paper: independent runs to average.")] = None,
-    ratio: Annotated[
-        float | None,
-        typer.Option(
-            metavar="R",
-            help="paper, leave-one-out: share of tokens replaced in each step or probe (0.3; 6 / probes, at most 0.1).",
-        ),
-    ] = None,
-    keep: Annotated[
-        float | None,
-        typer.Option(metavar="K", help="paper: share (below 1) or number of tokens kept in the stopping test."),
-    ] = None,
-    top_k: Annotated[
-        int | None, typer.Option(metavar="K", help="paper: stop when the target is among the top K.")
-    ] = None,
-    ahead: Annotated[int | None, typer.Option(metavar="N", help="paper: steps scored in one batch.")] = None,
+    settings: o.Settings = None,
+    probes: o.Probes = None,
+    response: o.Response = None,
+    removal: o.Removal = None,
+    max_steps: o.MaxSteps = None,
+    runs: o.Runs = None,
+    ratio: o.Ratio = None,
+    keep: o.Keep = None,
+    top_k: o.TopK = None,
+    ahead: o.Ahead = None,
     json: o.Json = None,
     html: o.Html = None,
     png: o.Png = None,
