@@ -19,7 +19,7 @@ class Node {
   get offsetTop() { return Number(this.dataset.position); } // as if every token had its own line
   setAttribute(name, value) {
     this.attributes[name] = String(value);
-    if (name.startsWith("data-")) this.dataset[name.slice(5)] = value;
+    if (name.startsWith("data-")) this.dataset[name.slice(5)] = String(value);
   }
   append(...nodes) {
     for (const node of nodes) if (node instanceof Node) node.parent = this;
@@ -29,7 +29,8 @@ class Node {
   replaceChildren(...nodes) { this.children = []; this.append(...nodes); }
   addEventListener(type, act) { this.listeners[type] = act; }
   matches(selector) {
-    const [, name, , value] = selector.match(/^\[([\w-]+)(="(.*)")?\]$/) || [];
+    const [, name, word, , value] = selector.match(/^\[([\w-]+)(~?)(="(.*)")?\]$/) || [];
+    if (name && word) return (this.attributes[name] || "").split(" ").includes(value);
     if (name) return name in this.attributes && (value === undefined || this.attributes[name] === value);
     return this.className.split(" ").includes(selector.slice(1));
   }

@@ -18,9 +18,20 @@ from reagent.explanation import Explanation
 from reagent.views import html
 from reagent.views.comparison import method_names, rank_correlation, show, to_view_data
 from reagent.views.latex import FULL
-from reagent.views.text import CONTINUED, NEWLINE, SPACE, TAB, Kind, pieces_before, split_into_pieces
+from reagent.views.text import NEWLINE, SPACE, TAB, Kind, pieces_before, split_into_pieces
 from views.browser import Drawn, Reader, draw, needs_node
-from views.samples import by_methods, by_sentence, chat, contrast, every_kind, hostile, long_prompt, make, phrase
+from views.samples import (
+    by_methods,
+    by_sentence,
+    byte_pieces,
+    chat,
+    contrast,
+    every_kind,
+    hostile,
+    long_prompt,
+    make,
+    phrase,
+)
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 KINDS = [name for name in every_kind() if name != "no output"]
@@ -343,10 +354,10 @@ BACK = {
     r"\textbackslash{}": "\\", r"\textasciicircum{}": "^", r"\textasciitilde{}": "~", r"\textless{}": "<",
     r"\textgreater{}": ">", r"\textbar{}": "|", r"\textasciigrave{}": "`", r"\char34{}": '"', r"\{": "{", r"\}": "}",
     r"\$": "$", r"\&": "&", r"\#": "#", r"\_": "_", r"\%": "%", "-{}": "-", r"\ldots{}": "…",
-    r"\textperiodcentered{}": SPACE, r"$\hookleftarrow$": NEWLINE, r"$\mapsto$": TAB, r"$^{+}$": CONTINUED,
+    r"\textperiodcentered{}": SPACE, r"$\hookleftarrow$": NEWLINE, r"$\mapsto$": TAB,
     r"\newline\mbox{}": "\n", r"\penalty999 ": "", r"\ ": " ", "$-$": "−", r"$\pm$": "±",
 }  # fmt: skip
-BOX = r"\\colorbox\[rgb\]\{([\d.,]+)\}\{\\strut ((?:\\[{}]|\{\}|\^\{\+\}|[^{}])*)\}"
+BOX = r"\\colorbox\[rgb\]\{([\d.,]+)\}\{\\strut ((?:\\[{}]|\{\}|[^{}])*)\}"
 
 
 def back(text: str) -> str:
@@ -388,6 +399,10 @@ def test_the_table_is_latex_and_has_every_token(name: str) -> None:
         opening = r"^ & \\raggedright(\\footnotesize (\\textsuperscript\{\w+\})?|\\textbf\{Warning:\} )"
         body = re.sub(opening, "", note.removesuffix(r"\tabularnewline[4pt]"))
         back(re.sub(r"\\textbf\{((?:[^{}]|\{\}|\\[{}])*)\}", r"\1", body))
+
+
+def test_a_character_is_one_box() -> None:
+    assert boxes(byte_pieces())[2:4] == [("漢", "1,0.59,0.16"), ("👋", "1,0.986,0.972")]
 
 
 @pytest.mark.parametrize("special", [*'\\{}$&#^_~%<>|"`', "--", "\n", "\t", "é漢👋ש"])

@@ -268,9 +268,48 @@ def test_a_chat_is_drawn_message_by_message() -> None:
     assert [message.node["attributes"]["aria-label"] for message in messages][:2] == ["system", "user"]
     assert messages[1].parts("body")[0].text() == "My aunt moved to Japan. Where does she rent a flat?"
     assert messages[4].parts("answer")[0].text() == " Tokyo"
-    assert "im_start" not in view.text()
+    assert "im_start" not in view.parts("context")[0].text()
     positions = {token.text(): token.node["attributes"]["data-position"] for token in view.parts("token")}
     assert positions[" Japan"] == "17"
+
+
+@needs_node
+def test_the_text_of_a_template_is_folded() -> None:
+    view = drawn(chat())
+    [template] = view.parts("template")
+    assert template.parts("template-name")[0].text() == "template"
+    assert template.parts("label")[0].text().startswith("<|im_start|>system⏎…<|im_end|>⏎")
+    assert template.parts("template-text")[0].text().startswith("<|im_start|>system\n…<|im_end|>\n")
+    assert drawn(make()).parts("template") == []
+
+
+@needs_node
+def test_a_character_is_drawn_as_one_piece_with_the_sum_of_its_tokens() -> None:
+    view = drawn(byte_pieces())
+    tokens = view.parts("token")
+    assert [token.text() for token in tokens] == ["<s>", "a", "漢", " 👋", "!"]
+    assert [token.node["attributes"]["data-positions"] for token in tokens] == ["0", "1", "2 3 4", "5 6 7", "8"]
+    assert tokens[2].node["attributes"]["data-position"] == "2"
+    assert "漢 (1/3), score 0.316 · rank 1 of 8 · all 3 tokens of this text: score 0.947" in tokens[2].text(spoken=True)
+    assert view.parts("largest")[0].text() == "0.947"
+
+
+@needs_node
+def test_a_row_of_the_table_highlights_the_character_of_its_token() -> None:
+    view = draw(to_view_data(byte_pieces()), "", (".reagent-row", 3, "click"))
+    assert view.parts("row")[3].parts("name")[0].text() == "漢 (3/3)"
+    assert [node.text() for node in view.parts("token") if "reagent-current" in node.node["kind"]] == ["漢"]
+    assert view.parts("readout")[0].text().startswith("漢 (3/3) score 0.316")
+
+
+@needs_node
+def test_the_answer_is_a_whole_character() -> None:
+    output = [Token((1,), "漢", 0, 1)] * 3 + [Token((2,), "!", 1, 2)]
+    for target in range(3):
+        view = drawn(make("a", "漢!", output=output), target)
+        assert view.parts("context")[0].text() == "a漢"
+        assert view.parts("answer")[0].text() == "漢"
+    assert [token.text() for token in drawn(make("a", "漢!", output=output), 3).parts("token")] == ["a", "漢"]
 
 
 @needs_node

@@ -202,6 +202,20 @@ def test_tokens_of_one_character_are_numbered_in_the_table() -> None:
     assert text.count("漢") == 4  # once in the running text
 
 
+def test_a_character_has_one_shade_for_all_its_tokens() -> None:
+    text = render(byte_pieces())
+    assert "a⟦漢⟧ 👋! ▸ ok" in text
+    assert "(largest score 0.947 of 3 tokens)" in text
+    shaded = re.findall(r"\x1b\[[0-9;]*48;2;[0-9;]*m([^\x1b]+)", render(byte_pieces(), colour=True))
+    assert [part for part in shaded if part.strip()] == ["漢"]
+
+
+def test_brackets_do_not_separate_letters_that_join() -> None:
+    prompt = "من مدينة"
+    cut = [Token((i,), character, i, i + 1) for i, character in enumerate(prompt)]
+    assert "من مد⟦ينة⟧" in render(make(prompt, "!", input=cut, important="ة"))
+
+
 def test_zero_scores_and_an_empty_output_have_a_message() -> None:
     assert "No context token has any importance." in render(make(zero=True))
     assert "There is no output token to explain." in render(make(completion=""))
@@ -262,7 +276,7 @@ def test_a_long_prompt_is_abridged() -> None:
     assert text.endswith("The key is under the ⟦piano⟧ ▸ stool ⟦ ⟧")
 
 
-def test_a_chat_shows_roles_and_no_template() -> None:
+def test_a_chat_shows_roles_and_its_template_in_one_line() -> None:
     lines = [line.strip() for line in render(chat(), 0).splitlines()]
     start = lines.index("system     Answer in one word.⏎")
     assert lines[start + 1 : start + 6] == [
@@ -272,7 +286,10 @@ def test_a_chat_shows_roles_and_no_template() -> None:
         "user       No, in the capital:",
         "assistant  ▸ Tokyo",
     ]
-    assert "im_start" not in render(chat(), 0)
+    template = "template: <|im_start|>system⏎…<|im_end|>⏎<|im_start|>user⏎…<|im_end|>⏎<|im_…"
+    assert [line for line in lines if "im_start" in line] == [template]
+    assert [line.strip() for line in render(chat()).splitlines() if "im_start" in line] == [template]
+    assert "template" not in render(make())
     assert re.search(r"·Japan +17 ", render(chat(), 0))  # its true position
     assert "assistant  ▸" not in render(chat())
 

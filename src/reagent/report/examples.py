@@ -29,7 +29,7 @@ class Example:
     title: str
     level: str
     units: list[str]  # of the prompt, as labels
-    pieces: list[tuple[str, int | None]]  # of the running text, each with the index of its unit
+    pieces: list[tuple[str, tuple[int, ...]]]  # of the running text, each with the indices of its units
     scores: dict[str, Floats]  # by label, one score for each unit
     methods: dict[str, str]  # by label
     output: str  # the explained output, quoted
@@ -86,16 +86,16 @@ def _example(place: _Place, title: str, cells: Sequence[Cell]) -> Example:
     why, annotation = first.explanation, read_annotation(first) or Annotation()
     drawn = [i for i, unit in enumerate(why.input) if not (unit.protected and unit.end <= unit.start)]
     index = {position: i for i, position in enumerate(drawn)}
-    names = labels(why.input)
+    names = labels(why.input, why.prompt)
     return Example(
         place=place,
         title=title,
         level=first.level,
         units=[shorten(names[i], LABEL_LENGTH) for i in drawn],
         pieces=[
-            (piece.text, None if piece.position is None else index.get(piece.position))
+            (piece.text, tuple(index[i] for i in piece.positions if i in index))
             for piece in pieces_before(len(why.input), split_into_pieces(why))
-            if piece.position is None or piece.position in index
+            if not piece.positions or index.keys() & piece.positions
         ],
         scores={cell.label: _mean_scores(cell)[drawn] for cell in cells},
         methods={cell.label: cell.method for cell in cells},

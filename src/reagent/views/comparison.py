@@ -20,7 +20,7 @@ from reagent.views.display import displayed, main_row
 from reagent.views.groups import describe_groups, describe_sufficiency, group_letters, group_marks
 from reagent.views.html import page_title, render_component, render_document, summarize
 from reagent.views.latex import escape_latex, render_caption, render_shaded
-from reagent.views.shading import Shading
+from reagent.views.shading import Shading, render_template
 from reagent.views.summary import (
     NAME_LENGTH,
     Caption,
@@ -41,7 +41,7 @@ from reagent.views.terminal import (
     render_groups,
     supports_shading,
 )
-from reagent.views.text import all_labels, shorten, split_into_pieces
+from reagent.views.text import all_labels, shorten, split_into_pieces, template_text
 
 TOP_PER_METHOD = 3  # the number of units listed for each method
 UNIT_WIDTH, NUMBER_WIDTH, GAP = 26, 7, 3  # cells for a unit and its position, for a number, between two columns
@@ -194,6 +194,7 @@ def _render(aligned: _Aligned, colour: bool, width: int) -> Iterator[RenderableT
     first, target = aligned.first, aligned.target
     probability = f"  {describe_probability(first, target)}".rstrip()
     yield format_caption(aligned.heading).append(probability)
+    yield from render_template(template_text(first))
     shading = Shading(split_into_pieces(first), context_noun(first), colour)
     texts, room = Table.grid("", "", padding=(1, 2)), max(12, width // 5)
     for name, scores, why in zip(aligned.names, aligned.scores, aligned.comparison, strict=True):

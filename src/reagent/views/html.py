@@ -36,10 +36,11 @@ from reagent.views.summary import (
     unit_noun,
     what_if_captions,
 )
-from reagent.views.text import all_labels, label, labels, sanitize, shorten, split_into_pieces
+from reagent.views.text import NEWLINE, all_labels, label, sanitize, shorten, split_into_pieces, template_text
 
 TITLE_LENGTH = 60
 TOOLTIP_LENGTH = 500
+TEMPLATE_LENGTH = 160
 SIGNIFICANT_DIGITS = 6  # enough for a drawing, and the page stays small
 
 # Characters that could end the script element or start a comment in it. The \u escapes are the same JSON.
@@ -92,7 +93,8 @@ def to_view_data(explanation: Explanation, unit: str | None = None) -> dict[str,
         "focus": requested_row(shown) or 0,
         "noun": context_noun(shown),
         "outputNoun": unit_noun(shown.unit) if shown is not explanation else "token",
-        "pieces": [[piece.text, str(piece.kind), piece.position] for piece in split_into_pieces(shown)],
+        "template": _template(shown),
+        "pieces": [[piece.text, str(piece.kind), piece.positions] for piece in split_into_pieces(shown)],
         "tokens": [
             {"label": name, "short": shorten(name, NAME_LENGTH), "ids": token.ids, "protected": token.protected}
             for name, token in zip(all_labels(shown), shown.context(-1) + shown.output[-1:], strict=True)
@@ -108,6 +110,12 @@ def to_view_data(explanation: Explanation, unit: str | None = None) -> dict[str,
     }
 
 
+def _template(explanation: Explanation) -> tuple[str, str] | None:
+    """Return the text of the chat template in one short line, and all of it."""
+    text = template_text(explanation)
+    return (shorten(text.replace("\n", NEWLINE), TEMPLATE_LENGTH), text) if text else None
+
+
 def _whole_row(explanation: Explanation) -> dict[str, Any]:
     """Collect the row of the answer as a whole."""
     row = _row(explanation.whole(), 0, len(explanation.input))
@@ -120,7 +128,7 @@ def _whole_row(explanation: Explanation) -> dict[str, Any]:
 
 def _row(explanation: Explanation, target: int, start: int) -> dict[str, Any]:
     """Collect the numbers and texts about one output unit, whose position in the running text is `start`."""
-    row, name = explanation[target], labels(explanation.output)[target]
+    row, name = explanation[target], all_labels(explanation)[len(explanation.input) + target]
     return {
         "start": start,
         "end": start + 1,

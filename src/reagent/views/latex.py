@@ -1,11 +1,11 @@
-"""Running text for LaTeX, with each token in a shaded box."""
+"""Running text for LaTeX, with each piece in a shaded box."""
 
 import re
 from collections.abc import Mapping, Sequence
 
-from reagent.views.shading import NO_MARKS, split_margins
+from reagent.views.shading import NO_MARKS, join_marks, split_margins
 from reagent.views.summary import Caption
-from reagent.views.text import CONTINUED, NEWLINE, SPACE, TAB, Kind, Piece, pieces_before
+from reagent.views.text import NEWLINE, SPACE, TAB, Kind, Piece, pieces_before, sum_weights
 
 FULL = (1.0, 0.59, 0.16)  # the colour of the largest score; white is 0
 JOIN = r"\penalty999 "  # discourages a line break between two boxes without a space
@@ -29,7 +29,6 @@ _ESCAPES = str.maketrans(
         "±": r"$\pm$",
         NEWLINE: r"$\hookleftarrow$",
         TAB: r"$\mapsto$",
-        CONTINUED: r"$^{+}$",
     }
 )
 
@@ -45,17 +44,19 @@ def escape_latex(text: str) -> str:
 
 def render_shaded(pieces: Sequence[Piece], weights: Sequence[float], marks: Mapping[int, str] = NO_MARKS) -> str:
     """Shade the running text that has weights, each by its share of the largest; `marks` are superscripts."""
-    largest = max(weights, default=0.0) or 1.0
+    context = pieces_before(len(weights), pieces)
+    totals = sum_weights(context, weights)
+    largest = max(totals.values(), default=0.0) or 1.0
     text = ""
-    for piece in pieces_before(len(weights), pieces):
+    for piece in context:
         if piece.kind is Kind.ROLE:
             text += (BREAK if text else "") + rf"\textit{{{escape_latex(piece.text)}:}} "
-        elif piece.position is None:
+        elif not piece.positions:
             text += _render_words(piece.text)
         else:
             head, body, tail = split_margins(piece.text)
-            text += _render_words(head) + _render_words(body, weights[piece.position] / largest)
-            text += _render_mark(marks.get(piece.position, "")) + _render_words(tail)
+            text += _render_words(head) + _render_words(body, totals[piece.positions] / largest)
+            text += _render_mark(join_marks(piece, marks)) + _render_words(tail)
     return text.replace(r"}\colorbox", rf"}}{JOIN}\colorbox")
 
 

@@ -322,7 +322,7 @@ def join_values(entries: Mapping[str, Any], *keys: str) -> str:
 
 
 def _target_name(explanation: Explanation, target: int) -> str:
-    return _shorten_name(labels(explanation.output)[target])
+    return _shorten_name(labels(explanation.output, explanation.completion)[target])
 
 
 def _quote(text: str) -> CaptionPart:

@@ -15,7 +15,7 @@ from rich.text import Text
 from reagent.explanation import Contribution, Explanation
 from reagent.views.display import displayed, main_row
 from reagent.views.groups import describe_sufficiency, group_captions, group_marks
-from reagent.views.shading import BAR_COLOUR, Shading
+from reagent.views.shading import BAR_COLOUR, Shading, render_template
 from reagent.views.summary import (
     NAME_LENGTH,
     OPEN_NOTE,
@@ -42,7 +42,7 @@ from reagent.views.summary import (
     top_units_by_level,
     what_if_captions,
 )
-from reagent.views.text import all_labels, label, shorten, split_into_pieces
+from reagent.views.text import all_labels, label, shorten, split_into_pieces, template_text
 
 SOURCES = 3
 BAR_WIDTH, SHORT_BAR_WIDTH = 16, 6  # the short one is beside long names
@@ -130,6 +130,7 @@ class _TerminalView:
         yield question.append(f"  {describe_probability(self.explanation, target)}".rstrip())
         yield from render_failed_test(self.explanation, target)
         marks = group_marks(self.explanation, target)
+        yield from render_template(template_text(self.explanation))
         yield Padding(self.shading.render_context(scores, with_answer=True, marks=marks), (1, 2))
         yield self.shading.legend(scores)
         yield from render_groups(self.explanation, target)

@@ -1,13 +1,13 @@
 """Readable forms of tokens, which every view uses.
 
-There are two forms. *Running text* is the prompt and the completion, split at tokens or larger units.
-In a chat it contains the messages and their roles, and not the chat template. A *label* names one token
-outside its text, in a table or beside an axis. It shows spaces and newlines, and it numbers the tokens
-that together encode one character.
+There are two forms. *Running text* is the prompt and the completion, split at tokens or larger units, but never
+inside a character: tokens that share a character are drawn as one piece. In a chat it contains the messages and
+their roles; the text of the chat template is shown separately. A *label* names one token outside its text, in a
+table or beside an axis. It shows spaces and newlines, and it numbers the tokens that together encode one character.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import takewhile
 from unicodedata import bidirectional, category
@@ -17,7 +17,6 @@ import regex
 from reagent.explanation import Explanation, Message, Token
 
 SPACE, NEWLINE, TAB = "·", "⏎", "⇥"
-CONTINUED = "⁺"  # a later token of a character that is already shown
 MANY_SPACES = 4
 ASSISTANT, ROLE_LENGTH = "assistant", 16  # the role of the completion; the maximum length of a role
 
@@ -27,12 +26,21 @@ _LAYOUT_CONTROLS = {"BN", "LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI"
 _JOINERS = "\u200c\u200d"
 _INVISIBLE = {*_JOINERS, "\u200e", "\u200f", "\u061c", *map(chr, range(0xFE00, 0xFE10))}  # + variation selectors
 
+# The flag of a region such as England: a black flag, the code of the region in invisible tags, and an end tag.
+_REGION_FLAG = regex.compile(r"(\U0001F3F4[\U000E0030-\U000E0039\U000E0061-\U000E007A]{3,6}\U000E007F)")
+
+# Text that is drawn as one shape: a grapheme cluster, and the next one if both form an Indic conjunct or if their
+# letters join, as in Arabic. The viramas are those of rule GB9c of UAX #29, which \X does not have yet.
+_AFTER_VIRAMA = r"(?<=[\u094D\u09CD\u0ACD\u0B4D\u0C4D\u0D4D]\u200D?)(?=\p{L})"
+_BETWEEN_JOINED = r"(?<=[\p{jt=D}\p{jt=L}\p{jt=C}]\p{jt=T}*)(?=[\p{jt=D}\p{jt=R}\p{jt=C}])"
+_SHAPE = regex.compile(rf"\X(?:(?:{_AFTER_VIRAMA}|{_BETWEEN_JOINED})\X)*")
+_EMOJI = regex.compile(r"(?=\p{Extended_Pictographic})\X")
+
 
 class Kind(StrEnum):
     """The kinds of pieces of running text."""
 
     TOKEN = "token"
-    CONTINUED = "continued"  # a later token of a character
     SPECIAL = "special"  # a token outside the text
     GAP = "gap"  # text that belongs to no token
     ROLE = "role"  # the author of the chat message that follows
@@ -40,20 +48,24 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of the running text; `position` counts the tokens of the prompt, then those of the output."""
+    """A part of the running text; `positions` count the tokens of the prompt, then those of the output.
+
+    A piece has several positions if its tokens share a character or letters that join.
+    """
 
     text: str
     kind: Kind
-    position: int | None
+    positions: tuple[int, ...]
 
 
 def sanitize(text: str) -> str:
-    r"""Replace control characters and hidden characters by visible ones, except newline and tab.
+    r"""Replace control characters and hidden characters by visible ones, except newline, tab and parts of flags.
 
     >>> sanitize("a\x1b[31m\u202eb\n")
     'a␛[31m⟨U+202E⟩b\n'
     """
-    return "".join(map(_sanitize_character, text))
+    parts = _REGION_FLAG.split(text)  # each second part is a flag
+    return "".join(part if i % 2 else "".join(map(_sanitize_character, part)) for i, part in enumerate(parts))
 
 
 def label(token: Token) -> str:
@@ -79,26 +91,27 @@ def mark_whitespace(text: str) -> str:
     return leading + body + trailing
 
 
-def labels(tokens: Sequence[Token]) -> list[str]:
-    """Label each token of a text."""
+def labels(tokens: Sequence[Token], text: str) -> list[str]:
+    """Label each token of the text; the parts of a character or of an emoji get its name and a number."""
+    names = _name_by_emoji(tokens, text)
     return [
         label(token) if count == 1 else f"{label(token)} ({number}/{count})"
-        for token, (number, count) in zip(tokens, _number_pieces(tokens), strict=True)
+        for token, (number, count) in zip(names, _number_pieces(names), strict=True)
     ]
 
 
 def all_labels(explanation: Explanation) -> list[str]:
     """Label each token of the prompt, then each token of the output."""
-    return labels(explanation.input) + labels(explanation.output)
+    return labels(explanation.input, explanation.prompt) + labels(explanation.output, explanation.completion)
 
 
 def split_into_pieces(explanation: Explanation) -> list[Piece]:
-    """Split the prompt, then the completion, at tokens; the pieces contain each character once.
+    """Split the prompt, then the completion, at tokens but not inside characters; the pieces are the whole text.
 
     In a chat, each message follows its role, and the template around the messages is left out.
     """
     prompt, units, messages = explanation.prompt, list(enumerate(explanation.input)), explanation.messages
-    pieces = [] if messages else [*_split(prompt, units)]
+    pieces = [] if messages else _split(prompt, units)
     for message in messages:
         pieces.append(_role_piece(message.role))
         inside = [(i, unit) for i, unit in units if _overlaps(message, unit)]
@@ -106,12 +119,26 @@ def split_into_pieces(explanation: Explanation) -> list[Piece]:
     is_prefilled = messages and messages[-1].role == ASSISTANT and messages[-1].end >= len(prompt.rstrip())
     if messages and not is_prefilled:
         pieces.append(_role_piece(ASSISTANT))
-    return [*pieces, *_split(explanation.completion, enumerate(explanation.output, start=len(units)))]
+    return pieces + _split(explanation.completion, enumerate(explanation.output, start=len(units)))
 
 
 def pieces_before(position: int, pieces: Sequence[Piece]) -> list[Piece]:
-    """Take the running text before the token at `position`."""
-    return list(takewhile(lambda piece: piece.position != position, pieces))
+    """Take the running text before the piece that contains the token at `position`."""
+    return list(takewhile(lambda piece: position not in piece.positions, pieces))
+
+
+def sum_weights(pieces: Iterable[Piece], weights: Sequence[float]) -> dict[tuple[int, ...], float]:
+    """Sum the weights of the tokens of each piece, by its positions."""
+    return {piece.positions: sum(weights[i] for i in piece.positions) for piece in pieces if piece.positions}
+
+
+def template_text(explanation: Explanation) -> str:
+    """Return the text that the chat template adds around the messages, with an ellipsis for each message."""
+    ends = [0, *(message.end for message in explanation.messages)]
+    starts = [*(message.start for message in explanation.messages), len(explanation.prompt)]
+    parts = [explanation.prompt[end:start] for end, start in zip(ends, starts, strict=True)]
+    is_empty = not explanation.messages or not "".join(parts).strip()
+    return "" if is_empty else sanitize("…".join(parts).strip())
 
 
 def template_positions(explanation: Explanation) -> frozenset[int]:
@@ -144,21 +171,48 @@ def shorten(text: str, length: int) -> str:
     return f"{head}…{tail}"
 
 
-def _split(text: str, tokens: Iterable[tuple[int, Token]], start: int = 0) -> Iterator[Piece]:
-    """Split the text from `start` at the tokens."""
+def _split(text: str, tokens: Iterable[tuple[int, Token]], start: int = 0) -> list[Piece]:
+    """Split the text from `start` at the tokens, but not inside a shape."""
+    boundaries = {start, *(start + shape.end() for shape in _SHAPE.finditer(text[start:]))}
+    pieces: list[Piece] = []
+
+    def add(begin: int, end: int, kind: Kind, *positions: int) -> None:
+        inside = next((i for i in range(begin, end) if i in boundaries), end)
+        _append(pieces, Piece(text[begin:end], kind, positions), inside - begin)
+
     shown = start  # the end of the text in the pieces so far
     for position, token in tokens:
         if token.end <= token.start:
-            yield Piece(label(token), Kind.SPECIAL, position)
+            pieces.append(Piece(label(token), Kind.SPECIAL, (position,)))
             continue
         if token.start > shown:
-            yield Piece(sanitize(text[shown : token.start]), Kind.GAP, None)
+            add(shown, token.start, Kind.GAP)
         # A byte token may contain a space and the first byte of a character, so spans can overlap in part.
-        new = text[max(shown, token.start) : token.end]
-        yield Piece(sanitize(new) or CONTINUED, Kind.TOKEN if new else Kind.CONTINUED, position)
+        add(max(shown, token.start), max(shown, token.end), Kind.TOKEN, position)
         shown = max(shown, token.end)
     if shown < len(text):
-        yield Piece(sanitize(text[shown:]), Kind.GAP, None)
+        add(shown, len(text), Kind.GAP)
+    return [replace(piece, text=sanitize(piece.text)) for piece in pieces]
+
+
+def _append(pieces: list[Piece], piece: Piece, inside: int) -> None:
+    """Append a piece whose first `inside` characters belong to the last shape of the piece before it.
+
+    Parts of words become one piece. A longer unit stays a piece of its own, and loses these characters.
+    """
+    if not pieces or (piece.text and not inside):
+        pieces.append(piece)
+        return
+    last = pieces[-1]
+    if inside == len(piece.text) or (_is_in_word(last) and _is_in_word(piece)):
+        kind = piece.kind if last.kind is Kind.GAP else last.kind
+        pieces[-1] = Piece(last.text + piece.text, kind, last.positions + piece.positions)
+    else:
+        pieces[-1:] = replace(last, text=last.text + piece.text[:inside]), replace(piece, text=piece.text[inside:])
+
+
+def _is_in_word(piece: Piece) -> bool:
+    return piece.kind is Kind.TOKEN and len(piece.text.split()) < 2
 
 
 def _overlaps(message: Message, unit: Token) -> bool:
@@ -166,7 +220,19 @@ def _overlaps(message: Message, unit: Token) -> bool:
 
 
 def _role_piece(name: str) -> Piece:
-    return Piece(shorten(" ".join(sanitize(name).split()), ROLE_LENGTH), Kind.ROLE, None)
+    return Piece(shorten(" ".join(sanitize(name).split()), ROLE_LENGTH), Kind.ROLE, ())
+
+
+def _name_by_emoji(tokens: Sequence[Token], text: str) -> list[Token]:
+    """Extend tokens that are parts of an emoji to the whole of it, because most of its code points are invisible."""
+    spans = {i: emoji.span() for emoji in _EMOJI.finditer(text) for i in range(*emoji.span())}
+    extended = []
+    for token in tokens:
+        start, _ = spans.get(token.start, (token.start, 0))
+        _, end = spans.get(token.end - 1, (0, token.end))
+        changed = token.start < token.end and (start, end) != (token.start, token.end)
+        extended.append(replace(token, text=text[start:end], start=start, end=end) if changed else token)
+    return extended
 
 
 def _number_pieces(tokens: Sequence[Token]) -> list[tuple[int, int]]:

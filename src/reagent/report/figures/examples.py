@@ -72,8 +72,9 @@ def shade_example(example: Example) -> ShadedExample:
     """The prompt as running text, once for each method."""
     texts = []
     for label, scores in example.scores.items():
-        shares = scores / (scores.max() or 1.0)
-        pieces = tuple((text, 0.0 if i is None else float(shares[i])) for text, i in example.pieces)
+        totals = [float(scores[list(units)].sum()) for _, units in example.pieces]
+        largest = max(totals, default=0.0) or 1.0
+        pieces = tuple((text, total / largest) for (text, _), total in zip(example.pieces, totals, strict=True))
         texts.append(ShadedText(label, pieces))
     return ShadedExample(_id(example), example.title, f"▸ {example.output}", tuple(texts))
 

@@ -33,29 +33,41 @@ function reagentParts() {
     return error ? effect ** 2 / (effect ** 2 + error ** 2) : 1;
   };
 
-  // Each message of a chat is a group beside its role. `describe` returns the attributes of a token.
+  // A piece has several positions where tokens share a character; its weight is the sum of their scores.
+  const pieceWeight = ({ scores }, positions) => positions.reduce((sum, position) => sum + scores[position], 0);
+  const isBefore = ({ start }, positions) => positions.every((position) => position < start);
+  const largestWeight = (data, row) => {
+    const before = data.pieces.filter(([, , positions]) => isBefore(row, positions));
+    return Math.max(0, ...before.map(([, , positions]) => pieceWeight(row, positions)));
+  };
+
+  // Each message of a chat is a group beside its role. `describe` returns the attributes of a token. A piece of
+  // several tokens is described by the strongest. A piece that contains the target is drawn as the answer.
   const drawText = (context, data, target, describe) => {
-    const largest = Math.max(0, ...data.rows[target].scores) || 1;
-    const { start, end } = data.rows[target];
+    const row = data.rows[target];
+    const largest = largestWeight(data, row) || 1;
+    const { scores, end } = row;
     let into = context;
     context.replaceChildren();
-    for (const [text, kind, position] of data.pieces) {
+    for (const [text, kind, positions] of data.pieces) {
       if (kind === "role") {
         const message = context.appendChild(make("div.message", "", { role: "group", "aria-label": text }));
         message.append(make("div.role", text, { "aria-hidden": "true", dir: "auto" }));
         into = message.appendChild(make("div.body"));
-      } else if (position === null) into.append(text);
-      else if (position < start) {
-        const node = into.appendChild(make("span.token", "", { "data-position": position, ...describe(position) }));
-        const weight = (certainty(data.rows[target], position) * data.rows[target].scores[position]) / largest;
+      } else if (!positions.length) into.append(text);
+      else if (isBefore(row, positions)) {
+        const strongest = positions.reduce((best, position) => (scores[position] > scores[best] ? position : best));
+        const places = { "data-position": strongest, "data-positions": positions.join(" ") };
+        const node = into.appendChild(make("span.token", "", { ...places, ...describe(strongest) }));
+        const weight = (certainty(row, strongest) * pieceWeight(row, positions)) / largest;
         node.classList.add("reagent-" + kind);
-        if (data.tokens[position].protected) node.classList.add("reagent-protected");
+        if (positions.every((position) => data.tokens[position].protected)) node.classList.add("reagent-protected");
         if (data.rows[target].levels.length && weight < 0.05) node.classList.add("reagent-faint");
         appendInk(node, text).style.setProperty("--weight", weight.toFixed(3));
-        appendMark(node, data, target, position);
+        appendMark(node, data, target, ...positions);
         node.append(spaceAfter(text));
       } else {
-        const node = into.appendChild(make(position < end ? "span.answer" : "span.later", "", { "data-output": position - data.inputs }));
+        const node = into.appendChild(make(positions[0] < end ? "span.answer" : "span.later", "", { "data-output": positions.at(-1) - data.inputs }));
         appendInk(node, text);
         into.append(spaceAfter(text));
       }
@@ -64,9 +76,10 @@ function reagentParts() {
     reveal(context, ranking(data, target)[0]);
   };
 
-  // The spaces around a word have no shade, so that none is visible at the end of a line.
+  // The spaces around a word have no shade, so that none is visible at the end of a line. A space with a combining
+  // mark is part of the word.
   const appendInk = (node, text) => {
-    const space = text.trim() ? text.length - text.trimStart().length : 0;
+    const space = text.trim() ? text.match(/^\s*(?!\p{M})/u)[0].length : 0;
     const end = text.trim() ? text.trimEnd().length : text.length;
     node.append(text.slice(0, space));
     const ink = node.appendChild(make("span.ink"));
@@ -75,9 +88,10 @@ function reagentParts() {
   };
   const spaceAfter = (text) => (text.trim() ? text.slice(text.trimEnd().length) : "");
 
-  // The letters of the groups of a unit. They are not copied with the text.
-  const appendMark = (node, data, target, position) => {
-    const letters = data.rows[target].groupLetters[position];
+  // The letters of the groups of the units at these positions. They are not copied with the text.
+  const appendMark = (node, data, target, ...positions) => {
+    const all = positions.map((position) => data.rows[target].groupLetters[position] || "").join("");
+    const letters = [...new Set(all)].join("");
     if (!letters) return;
     node.setAttribute("data-groups", letters);
     const before = node.querySelector(".reagent-newline") || node; // on the line of its unit
@@ -97,9 +111,21 @@ function reagentParts() {
 
   // Scrolls a long text inside its box, without scrolling the page.
   const reveal = (context, position) => {
-    const node = context.querySelector(`[data-position="${position}"]`);
+    const node = context.querySelector(`[data-positions~="${position}"]`);
     const above = node ? Math.max(0, context.clientHeight - node.offsetHeight) / 2 : 0;
     if (node) context.scrollTop = node.offsetTop - above;
+  };
+
+  // The text that a chat template adds around the messages: its beginning, or all of it after a click.
+  const drawTemplate = (element, data) => {
+    if (!data.template) return [];
+    const [short, text] = data.template;
+    const details = make("details.template");
+    details.open = element.querySelector(".reagent-template")?.open ?? false; // a redrawn view stays as it is
+    const summary = details.appendChild(make("summary.template-line"));
+    summary.append(make("span.template-name", "template", { title: "The model saw this text too." }), " ", quoted(short));
+    details.append(make("div.template-text", text, { translate: "no", lang: "" }));
+    return [details];
   };
 
   const legend = (largest) => {
@@ -138,7 +164,7 @@ function reagentParts() {
   // Outlines one position in all places where it is drawn.
   const highlight = (element, position) => {
     for (const node of element.querySelectorAll("[data-position]")) {
-      const same = Number(node.dataset.position) === position;
+      const same = (node.dataset.positions || node.dataset.position).split(" ").includes(String(position));
       node.classList.toggle("reagent-current", same);
       if (node.matches('[role="option"]')) node.setAttribute("aria-selected", String(same));
     }
@@ -239,8 +265,9 @@ function reagentParts() {
   };
 
   return {
-    make, quoted, shortName, captionNodes, score, ranking, drawText, appendMark, reveal, legend, linkGroups, groupList,
-    drawGroups, highlight, cell, emptyHint, bar, initialTarget, outputChooser, showFailedTest, showWarning, onArrowKeys, redraw,
+    make, quoted, shortName, captionNodes, score, ranking, pieceWeight, largestWeight, drawText, drawTemplate, appendMark,
+    reveal, legend, linkGroups, groupList, drawGroups, highlight, cell, emptyHint, bar, initialTarget, outputChooser,
+    showFailedTest, showWarning, onArrowKeys, redraw,
   };
 }
 
@@ -249,14 +276,19 @@ function reagentParts() {
 function reagentView(element, data) {
   "use strict";
   const {
-    make, quoted, shortName, captionNodes, score, ranking, drawText, appendMark, reveal, legend, linkGroups, groupList,
-    drawGroups, highlight, cell, emptyHint, bar, initialTarget, outputChooser, showFailedTest, showWarning, onArrowKeys, redraw,
+    make, quoted, shortName, captionNodes, score, ranking, pieceWeight, largestWeight, drawText, drawTemplate, appendMark,
+    reveal, legend, linkGroups, groupList, drawGroups, highlight, cell, emptyHint, bar, initialTarget, outputChooser,
+    showFailedTest, showWarning, onArrowKeys, redraw,
   } = reagentParts();
   let target = initialTarget(element, data);
   let row = null; // the texts about the chosen output token
   let order = []; // positions of the context, most important first
   let current = element.dataset.position ? Number(element.dataset.position) : null; // the inspected position
 
+  // The positions that are drawn as one piece, by each of them.
+  const shared = new Map(
+    data.pieces.flatMap(([, , positions]) => (positions.length > 1 ? positions.map((position) => [position, positions]) : [])),
+  );
   const name = (position) => quoted(data.tokens[position].label);
   const signed = (value, error) => {
     const sign = value < 0 ? "−" : "+";
@@ -280,6 +312,10 @@ function reagentView(element, data) {
       ? ["protected: never removed"]
       : ["score " + score(row.scores[position]), rank(position)];
     if (row.effects.length && !token.protected) parts.push(`effect ${effect(position)} ${data.unit}`.trim());
+    const together = shared.get(position);
+    if (together && Math.max(...together) < row.start) {
+      parts.push(`all ${together.length} ${data.noun}s of this text: score ${score(pieceWeight(row, together))}`);
+    }
     if (letters(position)) parts.push("group " + [...letters(position)].join(", "));
     const ids = token.ids.length > 1 ? "token ids " : "token id ";
     parts.push(`position ${position}`, token.ids.length > 8 ? `${token.ids.length} tokens` : ids + token.ids.join(", "));
@@ -399,7 +435,7 @@ function reagentView(element, data) {
     showFailedTest(failure, row);
     showWarning(caution, data, row);
     drawGroups(groups, row);
-    largest.textContent = score(Math.max(0, ...row.scores));
+    largest.textContent = score(largestWeight(data, row));
     drawContext();
     drawLevels();
     drawTop();
@@ -441,6 +477,7 @@ function reagentView(element, data) {
   const chooser = outputChooser(data, choose, true);
   const failure = make("div.failure", "", { role: "status" });
   const caution = make("div.caution", "", { role: "status" });
+  const template = drawTemplate(element, data);
   const context = make("div.context", "", { role: "listbox", "aria-label": `Context ${data.noun}s`, translate: "no", lang: "" });
   const largest = make("span.largest");
   const groups = groupList(element);
@@ -460,7 +497,7 @@ function reagentView(element, data) {
   for (const list of [top, whatIf]) watch(list, "mouseover", "click");
   redraw(element, () => {
     element.replaceChildren(
-      ...chooser.nodes, failure, caution, context, legend(largest), groups, readout, levels, top, notes, whatIf, facts,
+      ...chooser.nodes, failure, caution, ...template, context, legend(largest), groups, readout, levels, top, notes, whatIf, facts,
     );
     choose(target);
   });
@@ -471,8 +508,8 @@ function reagentView(element, data) {
 function reagentCompare(element, list) {
   "use strict";
   const {
-    make, shortName, score, ranking, drawText, appendMark, legend, linkGroups, groupList, drawGroups, highlight,
-    cell, emptyHint, bar, initialTarget, outputChooser, showFailedTest, showWarning, redraw,
+    make, shortName, score, ranking, drawText, drawTemplate, appendMark, legend, linkGroups, groupList, drawGroups,
+    highlight, cell, emptyHint, bar, initialTarget, outputChooser, showFailedTest, showWarning, redraw,
   } = reagentParts();
   const first = list[0].view;
   const open = [...element.querySelectorAll(".reagent-details")].filter((details) => details.open);
@@ -529,6 +566,7 @@ function reagentCompare(element, list) {
 
   const chooser = outputChooser(first, choose, false);
   const blocks = list.map(block);
+  const template = drawTemplate(element, first);
   const methods = make("div.methods");
   methods.append(...blocks.map(({ node }) => node));
   methods.addEventListener("mouseover", (event) => {
@@ -537,7 +575,7 @@ function reagentCompare(element, list) {
     if (node) for (const { link } of blocks) link(node.dataset.position);
   });
   redraw(element, () => {
-    element.replaceChildren(...chooser.nodes, legend("each method’s largest"), methods);
+    element.replaceChildren(...chooser.nodes, ...template, legend("each method’s largest"), methods);
     choose(target);
   });
 }
