@@ -18,10 +18,10 @@ class Measured:
         self.removed = np.concatenate([np.zeros((1, units), np.bool_), removed])
         self.drops = game[-1] - game[~self.removed @ (1 << np.arange(units))]
 
-    def known(self, target: int) -> tuple[np.ndarray, np.ndarray]:
+    def known(self, _: int) -> tuple[np.ndarray, np.ndarray]:
         return self.removed, self.drops
 
-    def measured_drops(self, target: int) -> dict[bytes, float]:
+    def measured_drops(self, _: int) -> dict[bytes, float]:
         return {row.tobytes(): drop for row, drop in zip(self.removed, self.drops, strict=True)}
 
 

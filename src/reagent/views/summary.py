@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from reagent.explanation import STOP_REASONS, Z_95, Contribution, Cost, Explanation, Token, WhatIf, censoring_warnings
-from reagent.views.text import label, labels, mark_whitespace, sanitize, shorten
+from reagent.views.text import mark_whitespace, sanitize, shorten
 
 TOP_COUNT = 10  # the number of most important units that a view lists
 TOP_PER_LEVEL = 3  # the same for each coarser level
@@ -159,12 +159,12 @@ def what_if_captions(explanation: Explanation, target: int) -> Iterator[tuple[in
 
 
 def _what_if_caption(explanation: Explanation, counterfactual: WhatIf) -> Caption:
-    target, unit = counterfactual.target, explanation.context(counterfactual.target)[counterfactual.position]
+    target = counterfactual.target
     replacement = _shorten_name(mark_whitespace(counterfactual.replacement))
     caption = [CaptionPart("without ")]
     if replacement:
         caption = [CaptionPart("with "), _quote(replacement), CaptionPart(" instead of ")]
-    caption += [_quote(_shorten_name(label(unit))), CaptionPart(": ")]
+    caption += [_quote(_shorten_name(all_labels(explanation)[counterfactual.position])), CaptionPart(": ")]
     for answer in counterfactual.answers:
         caption += [
             _quote(_shorten_name(mark_whitespace(answer.text))),
@@ -322,7 +322,7 @@ def join_values(entries: Mapping[str, Any], *keys: str) -> str:
 
 
 def _target_name(explanation: Explanation, target: int) -> str:
-    return _shorten_name(labels(explanation.output, explanation.completion)[target])
+    return _shorten_name(all_labels(explanation)[len(explanation.input) + target])
 
 
 def _quote(text: str) -> CaptionPart:

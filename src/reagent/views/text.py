@@ -101,8 +101,9 @@ def labels(tokens: Sequence[Token], text: str) -> list[str]:
 
 
 def all_labels(explanation: Explanation) -> list[str]:
-    """Label each token of the prompt, then each token of the output."""
-    return labels(explanation.input, explanation.prompt) + labels(explanation.output, explanation.completion)
+    """Label each unit of the prompt, then each unit of the output; words have no marks of the spaces around them."""
+    names = labels(explanation.input, explanation.prompt) + labels(explanation.output, explanation.completion)
+    return names if explanation.unit == "token" else [name.strip(SPACE) or name for name in names]
 
 
 def split_into_pieces(explanation: Explanation) -> list[Piece]:
