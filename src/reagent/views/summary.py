@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from reagent.explanation import STOP_REASONS, Z_95, Contribution, Cost, Explanation, Token, WhatIf, censoring_warnings
-from reagent.views.text import mark_whitespace, sanitize, shorten
+from reagent.views.text import all_labels, mark_whitespace, sanitize, shorten
 
 TOP_COUNT = 10  # the number of most important units that a view lists
 TOP_PER_LEVEL = 3  # the same for each coarser level
