@@ -75,6 +75,22 @@ def test_a_waiting_job_is_cancelled_at_once_and_makes_room(queue: JobQueue, gate
     assert [job.state.status for job in (running, first, second, third)] == ["done", "cancelled", "done", "done"]
 
 
+def test_pending_jobs_are_listed_in_the_order_of_the_queue(gate: Gate, tmp_path: Path) -> None:
+    service = create_service(tmp_path, capital_model(gate))
+    gate.shut()
+    names = [service.submit()]
+    assert gate.reached.wait(20)
+    names.append(service.submit(prompt="aunt lives", method="random"))
+    assert service.client.get("/api/jobs").json() == [
+        {"id": names[0], "state": "running", "prompt": PROMPT, "method": "reagent"},
+        {"id": names[1], "state": "queued", "prompt": "aunt lives", "method": "random"},
+    ]
+    gate.open()
+    service.wait_for_job(names[1])
+    assert service.client.get("/api/jobs").json() == []
+    service.queue.close()
+
+
 def test_a_running_job_is_cancelled_at_its_next_step(gate: Gate, tmp_path: Path) -> None:
     service = create_service(tmp_path, capital_model(gate))
     job = start_blocked_job(service.queue, gate)

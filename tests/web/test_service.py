@@ -1,5 +1,6 @@
 """The routes: bodies, responses and one-line errors."""
 
+import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -88,10 +89,11 @@ def test_a_link_survives_a_restart(tmp_path: Path) -> None:
     view = before.wait_for_job(name)["explanation"]
     before.queue.close()
     after = create_service(tmp_path)
-    assert after.get_job(name) == before.get_job(name)
+    requested = {"request": {"prompt": PROMPT, "max_new_tokens": 1}}  # known until the restart
+    assert after.get_job(name) | requested == before.get_job(name)
     assert after.get_job(name)["explanation"] == view
     assert "event: done\n" in after.client.get(f"/api/jobs/{name}/events").text
-    assert after.client.get("/api/explanations").json() == []  # the history belongs to one session
+    assert after.client.get("/api/explanations").json() == []  # the history starts anew
 
 
 def test_the_fields_of_a_request_reach_the_method(service: Service) -> None:
@@ -106,6 +108,45 @@ def test_the_fields_of_a_request_reach_the_method(service: Service) -> None:
     for removal in ("delete", "replace"):
         job = service.wait_for_job(service.submit(method="lime", removal=removal))
         assert dict(job["explanation"]["facts"])["removal"] == removal
+
+
+def test_a_job_has_the_body_of_its_request(service: Service) -> None:
+    body = {"method": "occlusion", "preset": "replacement", "seed": 3, "what_if": True, "target_span": " Tokyo"}
+    job = service.wait_for_job(service.submit(**body))
+    assert job["state"] == "done", job
+    assert job["request"] == {"prompt": PROMPT, "max_new_tokens": 1, **body}
+
+
+def test_a_phrase_and_counterfactual_outputs_can_be_requested(service: Service) -> None:
+    name = service.submit(target_span="Tokyo", what_if=True)
+    service.wait_for_job(name)
+    why = service.client.get(f"/api/explanations/{name}").json()
+    assert why["target"] == {"kind": "span", "index": 0, "text": "Tokyo"}
+    assert why["what_if"][0]["target"] == 0
+    presets = {
+        method["id"]: [preset["what_if"] for preset in method["presets"]]
+        for method in service.client.get("/api/options").json()["methods"]
+    }
+    assert all(presets["reagent"])
+    assert presets["random"] == [False]
+    for method, flags in presets.items():
+        body = {"prompt": PROMPT, "method": method, "max_new_tokens": 1, "what_if": True}
+        expected = 201 if flags[0] else 422
+        assert service.client.post("/api/jobs", json=body).status_code == expected, method
+
+
+def test_a_chat_is_listed_by_its_last_user_message(tiny_model: HuggingFaceModel, tmp_path: Path) -> None:
+    model = copy.copy(tiny_model)
+    model.tokenizer = copy.deepcopy(tiny_model.tokenizer)
+    model.tokenizer.chat_template = "{% for m in messages %}<|im_start|>{{ m.content }}{% endfor %}"
+    service = create_service(tmp_path, model)
+    messages = [("user", "My aunt moved"), ("assistant", "to Japan"), ("user", "to teach?"), ("tool", "music")]
+    body = {"messages": [{"role": role, "content": content} for role, content in messages], "method": "random"}
+    response = service.client.post("/api/jobs", json={**body, "target": " Tokyo"})
+    assert service.wait_for_job(response.json()["id"])["state"] == "done"
+    (entry,) = service.client.get("/api/explanations").json()
+    assert entry["prompt"] == "to teach?"
+    service.queue.close()
 
 
 def test_options_depend_on_the_model(service: Service, tiny_model: HuggingFaceModel, tmp_path: Path) -> None:
@@ -150,6 +191,10 @@ def test_options_depend_on_the_model(service: Service, tiny_model: HuggingFaceMo
         ({"prompt": PROMPT, "removal": "delete", "replacer": "random"}, "replaces nothing: leave out the replacer"),
         ({"prompt": PROMPT, "unit": "letter"}, "unknown unit"),
         ({"prompt": PROMPT, "target": ""}, "`target` is empty"),
+        ({"prompt": PROMPT, "target_span": ""}, "`target_span` is empty"),
+        ({"prompt": PROMPT, "target_span": " a", "contrast": " b"}, "give `target_span` or `contrast`, not both"),
+        ({"prompt": PROMPT, "what_if": "yes"}, "what_if: Input should be a valid boolean"),
+        ({"prompt": PROMPT, "method": "random", "what_if": True}, "replaces nothing"),
         ({"prompt": PROMPT, "max_new_tokens": 0}, "`max_new_tokens` must be at least 1"),
         ({"prompt": PROMPT, "max_new_tokens": 101}, "at most 100"),
         ({"prompt": PROMPT, "probes": 0}, "must be a whole number from 1"),
@@ -174,8 +219,8 @@ def test_an_error_of_the_model_fails_the_job(service: Service) -> None:
 
 def test_a_prompt_that_is_too_long_is_413(tmp_path: Path) -> None:
     service = create_service(tmp_path, limits=Limits(prompt=50))
-    for body in ({"prompt": "aunt " * 20}, {"prompt": "aunt", "target": " aunt" * 20}):
-        response = service.client.post("/api/jobs", json=body)
+    for body in ({"prompt": "aunt " * 20}, {"target": " aunt" * 20}, {"target_span": " aunt" * 20}):
+        response = service.client.post("/api/jobs", json={"prompt": "aunt"} | body)
         assert response.status_code == 413
         assert "at most 50" in response.json()["error"]
 

@@ -19,7 +19,7 @@ from reagent.web import schemas
 from reagent.web.api_docs import render_api_docs
 from reagent.web.assets import serve_asset
 from reagent.web.config import ServiceConfig
-from reagent.web.jobs import Job, JobQueue, QueueFullError
+from reagent.web.jobs import Job, JobQueue, QueueFullError, summarize_request
 from reagent.web.requests import ExplainBody, ServiceOptions
 from reagent.web.responses import JsonResponse, add_error_handlers, describe_errors
 from reagent.web.security import Guard
@@ -115,14 +115,19 @@ def add_jobs(app: FastAPI, queue: JobQueue, options: ServiceOptions) -> None:
     def create_job(body: ExplainBody) -> Response:
         """Request an explanation. If the queue is full, the answer is 429 with a Retry-After header."""
         try:
-            job = queue.submit(options.build_request(body))
+            job = queue.submit(options.build_request(body), body.model_dump(exclude_unset=True))
         except QueueFullError as error:
             raise HTTPException(429, str(error), {"Retry-After": str(error.retry_after)}) from error
         return JsonResponse({"id": job.name}, 201, {"Location": f"/api/jobs/{job.name}"})
 
+    @app.get("/api/jobs", tags=["jobs"], response_model=list[schemas.PendingJob])
+    def list_jobs() -> Response:
+        """List the running job and the waiting jobs, in the order in which they are computed."""
+        return JsonResponse([_describe_pending(job) for job in queue.pending()])
+
     @app.get(path, tags=["jobs"], response_model=schemas.Job, responses=errors)
     def get_job(job: RequestedJob) -> Response:
-        """Return the state of a job, with the latest partial result."""
+        """Return the state of a job, with its request and the latest partial result."""
         return JsonResponse(_describe_job(job))
 
     @app.get(path + "/events", tags=["jobs"], response_class=EventSourceResponse, responses=errors)
@@ -174,12 +179,17 @@ def add_explanations(app: FastAPI, queue: JobQueue) -> None:
         return JsonResponse(to_view_data(Explanation.from_dict(explanation)))
 
 
+def _describe_pending(job: Job) -> dict[str, Any]:
+    return {"id": job.name, "state": job.state.status, **summarize_request(job)}
+
+
 def _describe_job(job: Job) -> dict[str, Any]:
     state = job.state
     fields = {
         "id": job.name,
         "state": state.status,
         "progress": {"done": state.done, "total": state.total},
+        "request": job.body,
         "answer": state.answer,
         "error": state.error,
         "explanation": state.view,

@@ -72,10 +72,20 @@ class JobState:
 
 
 class Job:
-    """One explanation that waits, runs or has ended; `request` is None if it was read from the store."""
+    """One explanation that waits, runs or has ended.
 
-    def __init__(self, name: str, request: ExplainRequest | None, state: JobState | None = None) -> None:
-        self.name, self.request = name, request
+    `body` is the JSON of the request, from which a page can fill its form again. A job that was read from the
+    store has neither a request nor a body.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        request: ExplainRequest | None,
+        body: Mapping[str, Any] | None = None,
+        state: JobState | None = None,
+    ) -> None:
+        self.name, self.request, self.body = name, request, body
         self.state = state or JobState()
         self.cancel_requested = False
         self._lock = threading.Lock()
@@ -114,6 +124,16 @@ class Job:
                 self._subscribers.remove(notify)
 
 
+def summarize_request(job: Job) -> dict[str, str]:
+    """The prompt and the method of a queued job in a few words; of a chat, the last user message."""
+    assert job.request is not None  # jobs from the store are never queued
+    prompt = job.request.prompt
+    if not isinstance(prompt, str):
+        texts = [str(message["content"]) for message in prompt if message["role"] == "user"]
+        prompt = texts[-1] if texts else str(prompt[-1]["content"])
+    return {"prompt": shorten(prompt, PROMPT_LENGTH), "method": str(job.request.method_info["id"])}
+
+
 class JobQueue:
     """Accepts requests and answers them one after the other."""
 
@@ -130,11 +150,11 @@ class JobQueue:
 
     # --- called by the routes ---
 
-    def submit(self, request: ExplainRequest) -> Job:
+    def submit(self, request: ExplainRequest, body: Mapping[str, Any] | None = None) -> Job:
         with self._changed:
             if len(self._waiting) >= self.limits.queue or self._closed:
                 raise QueueFullError(self._estimate_wait())
-            job = Job(secrets.token_hex(8), request)
+            job = Job(secrets.token_hex(8), request, body)
             self._jobs[job.name] = job
             self._waiting.append(job)
             self._forget_old_jobs()
@@ -145,14 +165,13 @@ class JobQueue:
         return job
 
     def find(self, name: str) -> Job | None:
-        """Return a job of this session, or an ended job for an explanation in the store."""
+        """Return a job in memory, or an ended job for an explanation in the store."""
         job = self._jobs.get(name)
         why = None if job is not None else self.store.get(name)
         if why is None:
             return job
-        return Job(
-            name, None, JobState(JobStatus.DONE, why.completion, why.cost.probes, why.cost.probes, to_view_data(why))
-        )
+        probes = why.cost.probes
+        return Job(name, None, state=JobState(JobStatus.DONE, why.completion, probes, probes, to_view_data(why)))
 
     def cancel(self, job: Job) -> None:
         """Cancel a waiting job at once, and a running one at its next progress report."""
@@ -160,6 +179,12 @@ class JobQueue:
         with self._changed, suppress(ValueError):
             self._waiting.remove(job)
             job.publish(replace(job.state, status=JobStatus.CANCELLED))
+
+    def pending(self) -> list[Job]:
+        """Return the running job and the waiting ones, in the order in which they are computed."""
+        with self._changed:
+            jobs = [*([self._running] if self._running else []), *self._waiting]
+        return [job for job in jobs if not job.state.status.ended]
 
     def counts(self) -> tuple[int, int]:
         """Return the numbers of waiting and of running jobs."""
@@ -170,9 +195,8 @@ class JobQueue:
         """Cancel all jobs; return whether the worker stopped within `seconds`."""
         with self._changed:
             self._closed = True
-            jobs = [*self._waiting, *([self._running] if self._running else [])]
             self._changed.notify()
-        for job in jobs:
+        for job in self.pending():
             self.cancel(job)
             job.publish(replace(job.state, status=JobStatus.CANCELLED))
         if self._worker is not None:
@@ -205,7 +229,7 @@ class JobQueue:
             why = run(self.model, job.request, callbacks.on_progress, callbacks.on_answer)
             callbacks.check()
             view = to_view_data(why)
-            self._save(job.name, why)
+            self._save(job, why)
             job.publish(replace(job.state, status=JobStatus.DONE, answer=why.completion, view=view))
         except JobCancelledError:
             job.publish(replace(job.state, status=JobStatus.CANCELLED))
@@ -216,13 +240,13 @@ class JobQueue:
             text = f"unexpected {type(error).__name__}: see the terminal of the service"
             job.publish(replace(job.state, status=JobStatus.FAILED, error=text))
 
-    def _save(self, name: str, why: Explanation) -> None:
+    def _save(self, job: Job, why: Explanation) -> None:
         try:
-            self.store.put(name, why)
+            self.store.put(job.name, why)
         except FileError as error:  # a full disk costs the link, not the answer
             logger.warning("%s", error)
-        entry = {"id": name, "prompt": shorten(why.prompt, PROMPT_LENGTH), "completion": why.completion}
-        self.history.appendleft(entry | {"method": why.method["id"], "created": why.created})
+        entry = {"id": job.name, **summarize_request(job), "completion": why.completion, "created": why.created}
+        self.history.appendleft(entry)
 
     def _forget_old_jobs(self) -> None:
         ended = [name for name, job in self._jobs.items() if job.state.status.ended]

@@ -39,7 +39,9 @@ class ExplainBody(BaseModel):
     max_new_tokens: int | None = Field(
         None, description="Number of tokens to generate and explain (default 10).", json_schema_extra={"minimum": 1}
     )
+    target_span: str | None = Field(None, description="Explain this phrase of the output as a whole.")
     contrast: str | None = Field(None, description="Explain why the model did not say this instead.")
+    what_if: bool = Field(False, description="Also report what the model says under the strongest replacement.")
     unit: str | None = Field(None, description="token, word, sentence or paragraph.")
     method: str | None = Field(None, description="One of the methods of /api/options.")
     preset: str | None = Field(None, description="One of the presets of the method.")
@@ -84,7 +86,9 @@ class ServiceOptions:
             _read_prompt(body),
             target=body.target,
             max_new_tokens=max_new_tokens,
+            target_span=body.target_span,
             contrast=body.contrast,
+            what_if=body.what_if,
             units=body.unit,
             method=body.method or "reagent",
             preset=body.preset,
@@ -106,7 +110,7 @@ class ServiceOptions:
         ):
             if value > limit:
                 raise InputError(f"{name} must be at most {limit} at this service, got {value}")
-        texts = [body.prompt or "", body.target or "", body.contrast or ""]
+        texts = [text or "" for text in (body.prompt, body.target, body.target_span, body.contrast)]
         texts += [message.role + message.content for message in body.messages or []]
         length = sum(len(text) for text in texts)
         if length > self.limits.prompt:
@@ -139,11 +143,13 @@ def _describe_method(name: str, presets: Sequence[str], model: Model) -> dict[st
 
 def _describe_preset(name: str, preset: str, model: Model) -> dict[str, Any]:
     method, summary = find_method(name).presets[preset]
-    can_replace = uses_replacer(method) or getattr(method, "removal", "") is None  # None: it depends on the replacer
+    replaces = uses_replacer(method)
+    can_replace = replaces or getattr(method, "removal", "") is None  # None: it depends on the replacer
     return {
         "id": preset,
         "summary": summary,
         "replaces": can_replace,
+        "what_if": replaces or hasattr(method, "removal"),
         "probes": hasattr(method, "probes"),
         "removal": method.info.get("removal"),
         "removals": _list_removals(name, preset, model) if hasattr(method, "removal") else [],

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, WithJsonSchema
 
 from reagent.schemas import read_schema
+from reagent.web.requests import ExplainBody
 
 
 def _explanation_schema() -> dict[str, Any]:
@@ -41,6 +42,7 @@ class Option(BaseModel):
 
 class PresetOption(Option):
     replaces: bool  # whether it can use a replacer
+    what_if: bool  # whether it can report what the model says under a replacement
     probes: bool  # whether it has the option `probes`
     removal: str | None  # how it removes units by default
     removals: list[str]  # the values of its option `removal`; empty if it has none
@@ -71,19 +73,33 @@ class JobProgress(BaseModel):
     total: int
 
 
+class PendingJob(BaseModel):
+    """A job that waits or runs; for a chat, `prompt` is its last user message."""
+
+    id: str
+    state: Literal["queued", "running"]
+    prompt: str
+    method: str
+
+
 class Job(BaseModel):
-    """A job; `explanation` is the input of view.js, from the first partial result on."""
+    """A job.
+
+    `explanation` is the input of view.js, from the first partial result on. `request` is the body of the request,
+    unless the service was restarted since.
+    """
 
     id: str
     state: Literal["queued", "running", "done", "failed", "cancelled"]
     progress: JobProgress
+    request: ExplainBody | None = None
     answer: str | None = None
     error: str | None = None
     explanation: dict[str, Any] | None = None
 
 
 class HistoryItem(BaseModel):
-    """One explanation of the history."""
+    """One explanation of the history; for a chat, `prompt` is its last user message."""
 
     id: str
     prompt: str

@@ -5,37 +5,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import axe_core_python
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
-from views.samples import HOSTILE, PROMPT, by_methods, chat, every_kind, grouped, make
+from views.samples import HOSTILE, PROMPT, by_methods, every_kind, grouped, make
+from web.browser.actions import bounding_box, choices, drop, fill, submit, violations, wait_until_finished
 from web.browser.conftest import HOSTILE_NAME, BrowserLog, open_page, record
 
 pytestmark = pytest.mark.xdist_group("browser")
 
-expect.set_options(timeout=30_000)  # the machine may be busy
-
-AXE = Path(axe_core_python.__file__).with_name("axe.min.js")
 ATTACK = "</textarea></script><script>alert(1)</script><img src=x onerror=alert(1)>"
-
-
-def fill(page: Page, prompt: str = PROMPT, **settings: str) -> None:
-    """Fill in the form; a setting is the id of a field."""
-    page.locator("#request-form details").evaluate("node => { node.open = true }")
-    for name, value in {"max_new_tokens": "3", "probes": "32", "prompt": prompt, **settings}.items():
-        field = page.locator(f"#{name}")
-        field.select_option(value) if field.evaluate("node => node.tagName") == "SELECT" else field.fill(value)
-
-
-def submit(page: Page, prompt: str = PROMPT, **settings: str) -> None:
-    fill(page, prompt, **settings)
-    page.get_by_role("button", name="Explain").click()
-
-
-def wait_until_finished(page: Page) -> None:
-    expect(page.locator("#downloads")).to_be_visible()
-    expect(page.locator("#running")).to_be_hidden()
 
 
 def weights(page: Page) -> list[str]:
@@ -44,23 +23,6 @@ def weights(page: Page) -> list[str]:
     return [
         str(weight) for weight in inks.evaluate_all("all => all.map(ink => ink.style.getPropertyValue('--weight'))")
     ]
-
-
-def bounding_box(part: Locator) -> Any:
-    box = part.bounding_box()
-    assert box is not None
-    return box
-
-
-def violations(page: Page) -> list[Any]:
-    """The accessibility problems that axe-core reports."""
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    problems = page.evaluate("() => axe.run()")["violations"]
-    return [(v["id"], [(n["html"][:200], n["failureSummary"]) for n in v["nodes"][:3]]) for v in problems]
-
-
-def choices(page: Page) -> Locator:
-    return page.get_by_role("listbox", name="Output tokens").get_by_role("option")
 
 
 def test_the_example_is_ready_to_run(page: Page, prompt: str) -> None:
@@ -120,6 +82,7 @@ def test_partial_results_keep_selection_and_focus(page: Page) -> None:
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator("#running")).to_be_hidden()
     expect(page.locator("#status-message")).to_have_text("Cancelled")
+    expect(page.get_by_text("Cancelled. The result is incomplete.")).to_be_visible()
     expect(page.locator("#view .reagent-top")).to_be_visible()
 
 
@@ -239,31 +202,7 @@ def test_a_chat_is_shown_by_message(page: Page) -> None:
     wait_until_finished(page)
     expect(page.get_by_label("Chat")).to_be_checked()
     expect(page.get_by_label("System message")).to_have_value("Be brief.")
-    expect(page.get_by_label("Prompt", exact=True)).to_have_value("Where does she live?")
-
-
-def test_an_opened_chat_can_be_continued(page: Page) -> None:
-    drop(page, ("why.json", chat().to_json()))
-    expect(page.locator("#earlier-messages")).to_have_text("The 2 earlier messages of the chat are included.")
-    submit(page, "In which town?", max_new_tokens="1")
-    wait_until_finished(page)
-    roles = page.locator("#view .reagent-role").all_inner_texts()
-    assert roles[:4] == ["system", "user", "assistant", "user"]
-    page.get_by_role("button", name="Example").click()
-    expect(page.locator("#earlier-messages")).to_be_hidden()
-
-
-def drop(page: Page, *files: tuple[str, str]) -> None:
-    """Drop files on the page."""
-    page.evaluate(
-        """files => {
-            const dataTransfer = new DataTransfer();
-            for (const [name, text] of files) dataTransfer.items.add(new File([text], name));
-            for (const type of ["dragover", "drop"])
-                document.body.dispatchEvent(new DragEvent(type, { dataTransfer, bubbles: true, cancelable: true }));
-        }""",
-        files,
-    )
+    expect(page.get_by_label("Last message of the user")).to_have_value("Where does she live?")
 
 
 def test_a_dropped_file_is_shown(page: Page) -> None:

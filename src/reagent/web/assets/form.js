@@ -1,15 +1,19 @@
-/* The form: convert it to requests, and fill it from an explanation. */
+/* The form: convert it to requests, and fill it from a request or an explanation. */
+import { joinDocuments, splitDocuments } from "./documents.js";
+import { requestOf } from "./requests.js";
+import { createTextList } from "./text_list.js";
 
 export const EXAMPLE =
   "My aunt moved to Japan to teach music. (Her old piano is still standing in our garage). She rents a small flat in the capital,";
+const PROMPT_LABELS = { text: "Prompt", chat: "Last message of the user", documents: "Question" };
+const DOCUMENT_UNITS = ["sentence", "paragraph"];
 
 export function createRequestForm(form, options) {
-  const { kind, system, prompt, method, preset, unit, compare, target, max_new_tokens, removal, replacer, seed, probes } = form.elements;
-  const removalField = form.querySelector("#removal-field");
-  const systemField = form.querySelector("#system-field");
-  const methodNote = form.querySelector("#method-note");
-  const earlierNote = form.querySelector("#earlier-messages");
-  let earlierMessages = []; // of an opened chat: those between the system message and the last message
+  const { kind, system, prompt, method, preset, unit, compare, target, target_span, what_if } = form.elements;
+  const { max_new_tokens, removal, replacer, seed, probes } = form.elements;
+  const part = (id) => form.querySelector(`#${id}`);
+  const turns = createTextList(part("turns"), "Message", { roles: ["user", "assistant"] });
+  const documents = createTextList(part("documents"), "Document", { minimum: 1 });
   const selectedMethod = () => options.methods.find(({ id }) => id === method.value);
   const selectedPreset = () => selectedMethod().presets.find(({ id }) => id === preset.value);
 
@@ -24,108 +28,137 @@ export function createRequestForm(form, options) {
 
   // Show, hide, enable and describe the fields that depend on other fields.
   const updateFields = () => {
+    updateKind();
     const { presets, summary } = selectedMethod();
     setChoices(preset, presets);
     preset.disabled = presets.length < 2;
-    const { removals, replaces, probes: takesProbes } = selectedPreset();
+    const { removals, replaces, probes: takesProbes, what_if: takesWhatIf } = selectedPreset();
     setChoices(removal, [{ id: "", label: "default" }, ...removals.map((id) => ({ id }))]);
-    removal.disabled = removalField.hidden = !removals.length;
+    removal.disabled = part("removal-field").hidden = !removals.length;
     replacer.disabled = removal.value ? removal.value !== "replace" : !replaces;
     probes.disabled = !takesProbes;
-    systemField.hidden = kind.value !== "chat";
-    earlierNote.hidden = kind.value !== "chat" || !earlierMessages.length;
-    earlierNote.textContent = `The ${earlierMessages.length} earlier messages of the chat are included.`;
-    methodNote.textContent = `${method.value} ${summary}. ${presets.length < 2 ? "" : `${preset.value}: ${selectedPreset().summary}.`}`;
+    what_if.disabled = !takesWhatIf;
+    part("method-note").textContent = `${method.value} ${summary}. ${presets.length < 2 ? "" : `${preset.value}: ${selectedPreset().summary}.`}`;
   };
+
+  // Disabled fields are not checked by the browser, so that an empty field of another kind stops nothing.
+  const updateKind = () => {
+    for (const group of ["chat", "documents"])
+      part(`${group}-fields`).hidden = part(`${group}-fields`).disabled = kind.value !== group;
+    part("add-turn").hidden = kind.value !== "chat";
+    part("prompt-label").textContent = PROMPT_LABELS[kind.value];
+    const units = kind.value === "documents" ? DOCUMENT_UNITS : options.units;
+    if (unit.length === units.length) return;
+    unit.replaceChildren(); // the unit of another kind is not kept
+    setChoices(unit, units.map((id) => ({ id })));
+  };
+
+  // --- from the form to requests ---
 
   const numberOf = (field) => (field.value === "" || field.disabled ? {} : { [field.name]: Number(field.value) });
   const textOf = (field) => (field.value === "" || field.disabled ? {} : { [field.name]: field.value });
 
-  const commonFields = () => {
-    const lastMessage = { role: "user", content: prompt.value };
+  const readPrompt = () => {
+    if (kind.value === "text") return { prompt: prompt.value };
+    if (kind.value === "documents")
+      return { prompt: joinDocuments(documents.read().map(({ content }) => content), prompt.value) };
     const systemMessages = system.value.trim() ? [{ role: "system", content: system.value }] : [];
-    return {
-      ...(kind.value === "chat" ? { messages: [...systemMessages, ...earlierMessages, lastMessage] } : { prompt: prompt.value }),
-      ...textOf(target),
-      ...numberOf(max_new_tokens),
-      ...numberOf(seed),
-      unit: unit.value,
-    };
+    return { messages: [...systemMessages, ...turns.read(), { role: "user", content: prompt.value }] };
   };
+
+  const commonFields = () => ({
+    ...readPrompt(),
+    ...textOf(target),
+    ...textOf(target_span),
+    ...numberOf(max_new_tokens),
+    ...numberOf(seed),
+    unit: unit.value,
+  });
+  const whatIfOf = (preset) => (what_if.checked && preset.what_if ? { what_if: true } : {});
 
   // One request, or two for a comparison; the second method has its default settings.
   const buildRequests = () => {
     const settings = { ...textOf(preset), ...textOf(removal), ...textOf(replacer), ...numberOf(probes) };
-    const first = { ...commonFields(), method: method.value, ...settings };
+    const first = { ...commonFields(), method: method.value, ...settings, ...whatIfOf(selectedPreset()) };
     const other = options.methods.find(({ id }) => id === compare.value);
     if (!other) return [first];
-    return [first, { ...commonFields(), method: other.id, ...(other.presets[0].replaces ? { replacer: replacer.value } : {}) }];
+    const [itsPreset] = other.presets;
+    const itsReplacer = itsPreset.replaces ? { replacer: replacer.value } : {};
+    return [first, { ...commonFields(), method: other.id, ...itsReplacer, ...whatIfOf(itsPreset) }];
   };
 
-  const fill = (explanation, comparedMethod = "") => {
-    const messages = messagesOf(explanation);
-    kind.value = messages.length ? "chat" : "text";
+  // --- from requests to the form ---
+
+  const reset = () => {
+    form.reset();
+    turns.fill([]);
+    documents.fill([]);
+  };
+
+  const fillPrompt = (request) => {
+    const messages = [...(request.messages ?? [])];
+    const split = DOCUMENT_UNITS.includes(request.unit) && splitDocuments(request.prompt ?? "");
+    kind.value = messages.length ? "chat" : split ? "documents" : "text";
     system.value = messages[0]?.role === "system" ? messages.shift().content : "";
-    prompt.value = messages.pop()?.content ?? explanation.prompt;
-    earlierMessages = messages;
-    choose(method, explanation.method.id);
+    prompt.value = messages.pop()?.content ?? (split ? split.question : request.prompt);
+    turns.fill(messages);
+    documents.fill((split ? split.documents : []).map((content) => ({ content })));
+  };
+
+  const fill = (request, comparedMethod = "") => {
+    const tokens = request.max_new_tokens ?? max_new_tokens.value;
+    reset();
+    max_new_tokens.value = tokens;
+    fillPrompt(request);
+    choose(method, request.method);
     updateFields();
-    choose(preset, explanation.method.preset);
+    choose(preset, request.preset);
     updateFields();
-    removal.value = ""; // the default
-    if (explanation.method.removal !== selectedPreset().removal) choose(removal, explanation.method.removal);
-    choose(replacer, replacerOf(explanation) ?? "auto");
-    choose(unit, explanation.unit ?? "token");
+    for (const field of [removal, replacer, unit]) choose(field, request[field.name]);
     choose(compare, comparedMethod);
-    seed.value = explanation.seed;
+    for (const field of [seed, probes, target, target_span]) field.value = request[field.name] ?? field.defaultValue;
+    what_if.checked = request.what_if ?? false;
     updateFields();
+  };
+
+  // The form asks the model again, so the output is not filled in. Default settings stay defaults.
+  const fillExplanation = (explanation, comparedMethod) => {
+    const { target, removal, ...request } = { ...requestOf(explanation), unit: explanation.unit };
+    const presets = options.methods.find(({ id }) => id === request.method)?.presets;
+    const isDefault = presets?.find(({ id }) => id === request.preset)?.removal === removal;
+    fill({ ...request, ...(isDefault ? {} : { removal }) }, comparedMethod);
   };
 
   const fillExample = () => {
-    form.reset();
-    earlierMessages = [];
+    reset();
     prompt.value = EXAMPLE;
     updateFields();
+  };
+
+  // The last message becomes an earlier one, and the answer to it follows.
+  const addTurn = () => {
+    if (prompt.value.trim()) turns.add({ role: "user", content: prompt.value });
+    prompt.value = "";
+    turns.add({ role: "assistant" }).focus();
   };
 
   setChoices(method, options.methods);
   setChoices(compare, [{ id: "", label: "nothing" }, ...options.methods]);
   setChoices(replacer, options.replacers);
-  setChoices(unit, options.units.map((id) => ({ id })));
   max_new_tokens.max = options.limits.new_tokens;
+  max_new_tokens.defaultValue = Math.min(max_new_tokens.defaultValue, options.limits.new_tokens);
   probes.max = options.limits.probes;
   for (const radio of kind) if (radio.value === "chat") radio.disabled = !options.chat;
   form.addEventListener("change", updateFields);
-  prompt.addEventListener("keydown", (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
+  form.addEventListener("keydown", (event) => {
+    const wanted = event.key === "Enter" && (event.ctrlKey || event.metaKey);
+    if (wanted && event.target.matches("textarea")) form.requestSubmit();
   });
+  part("add-turn").addEventListener("click", addTurn);
+  part("add-document").addEventListener("click", () => documents.add().focus());
+  part("example").addEventListener("click", fillExample);
+  documents.fill([]);
   if (!prompt.value) fillExample();
   else updateFields();
-  return { buildRequests, fill, fillExample };
+  return { buildRequests, fill, fillExplanation };
 }
-
-/* The request that reproduces an explanation. */
-export function requestOf(explanation) {
-  const { method, seed, unit, completion, levels } = explanation;
-  const messages = messagesOf(explanation);
-  const replacer = replacerOf(explanation);
-  return {
-    ...(messages.length ? { messages } : { prompt: explanation.prompt }),
-    target: completion,
-    method: method.id,
-    ...(method.preset ? { preset: method.preset } : {}),
-    ...(method.removal ? { removal: method.removal } : {}),
-    ...(replacer ? { replacer } : {}),
-    ...(unit && unit !== "span" && !levels?.length ? { unit } : {}),
-    seed,
-  };
-}
-
-/* The replacer of the probes; where units are deleted or masked, a replacer made the counterfactual texts only. */
-const replacerOf = ({ method, replacer }) => (["delete", "mask"].includes(method.removal) ? undefined : replacer?.id);
-
-/* Slice by characters: offsets count code points, while JavaScript strings count UTF-16 units. */
-export const sliceText = (text, start, end) => [...text].slice(start, end).join("");
-
-const messagesOf = ({ prompt, messages = [] }) =>
-  messages.map(({ role, start, end }) => ({ role, content: sliceText(prompt, start, end) }));

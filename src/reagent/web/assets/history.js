@@ -1,4 +1,5 @@
-/* The explanations of this session, as links. */
+/* The jobs that wait or run and the recent explanations, as links. */
+import { questionOf } from "./documents.js";
 import { byId, createElement } from "./elements.js";
 
 const EXCERPT_LENGTH = 60;
@@ -14,18 +15,15 @@ const beginningOf = (text) => {
   return all.slice(0, EXCERPT_LENGTH).join("") + (all.length > EXCERPT_LENGTH ? " …" : "");
 };
 
-const createLink = ({ id, prompt, completion, method }) => {
+const STATE_NAMES = { running: "running", queued: "waiting" };
+
+// A link to a saved explanation, or to a job that has not ended.
+const createLink = ({ id, prompt, completion, method, state }) => {
   const item = createElement("li");
-  const link = item.appendChild(
-    createElement("a", "", { href: `#/e/${encodeURIComponent(id)}`, dir: "auto", translate: "no", "data-id": id }),
-  );
-  link.append(
-    createElement("span", endOf(prompt)),
-    " ",
-    createElement("b", beginningOf(completion)),
-    " ",
-    createElement("bdi", method),
-  );
+  const href = `#/${state ? "j" : "e"}/${encodeURIComponent(id)}`;
+  const link = item.appendChild(createElement("a", "", { href, dir: "auto", translate: "no", "data-id": id }));
+  const ending = state ? createElement("i", STATE_NAMES[state]) : createElement("b", beginningOf(completion));
+  link.append(createElement("span", endOf(questionOf(prompt))), " ", ending, " ", createElement("bdi", method));
   return item;
 };
 
@@ -34,10 +32,17 @@ export function drawHistory(explanations) {
   byId("history").replaceChildren(...explanations.map(createLink));
 }
 
-/* Mark the explanations that are shown. */
+export function drawPending(jobs) {
+  const counts = Object.entries(STATE_NAMES).map(([state, name]) => [jobs.filter((job) => job.state === state).length, name]);
+  byId("queue").hidden = !jobs.length;
+  byId("queue").textContent = counts.filter(([count]) => count).map((pair) => pair.join(" ")).join(", ");
+  byId("pending").replaceChildren(...jobs.map(createLink));
+}
+
+/* Mark the jobs and explanations that are shown. */
 export function markHistory(entries) {
   const ids = entries.map(({ id }) => id);
-  for (const node of byId("history").querySelectorAll("a")) {
+  for (const node of document.querySelectorAll(".links a")) {
     if (ids.includes(node.dataset.id)) node.setAttribute("aria-current", "true");
     else node.removeAttribute("aria-current");
   }

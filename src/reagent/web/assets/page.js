@@ -1,14 +1,18 @@
 /* The page: send requests to the service, show the results, and keep the address of the page up to date. */
 import { byId } from "./elements.js";
-import { createRequestForm, requestOf, sliceText } from "./form.js";
-import { drawHistory, markHistory } from "./history.js";
+import { createRequestForm } from "./form.js";
+import { drawHistory, drawPending, markHistory } from "./history.js";
+import { contrastWith, requestOf, sliceText } from "./requests.js";
 import * as result from "./result.js";
 import { callApi, watchJob } from "./service.js";
 
 const encoded = encodeURIComponent;
+const PENDING_INTERVAL = 1000; // milliseconds between two requests for the queue, while it has jobs
+const FORMATS = ["HTML", "JSON", "PNG"]; // of the downloads
 
 let form = null;
-let formats = []; // of the downloads
+let pending = []; // all jobs that run or wait, in the order of the queue
+let pendingTimer = 0;
 let current = []; // the entries that the result shows: one, or one for each compared method
 
 const showError = (text) => (byId("error-message").textContent = text);
@@ -34,20 +38,44 @@ function setCurrent(entries) {
 
 // --- jobs ---
 
+let sending = false;
+
+// The jobs that run or wait already go on. Each has a link in the list of pending jobs.
 async function submitRequests(requests) {
-  cancelJobs(current.filter(result.isRunning));
-  const entries = requests.map((request) => ({ request, state: "running" }));
-  setCurrent(entries);
+  if (sending) return;
+  if (isShown(requests)) return void announce("This request is running already");
+  sending = true;
+  showError("");
   announce("Request sent");
-  if (byId("result").getBoundingClientRect().top > innerHeight / 2) byId("result").scrollIntoView();
-  for (const entry of entries) {
-    const job = await showingErrors(() => callApi("jobs", "POST", entry.request));
-    entry.id = job?.id;
-    if (current !== entries) return cancelJobs([entry]); // another request was submitted meanwhile
-    if (!job) return stopAll("failed");
-    watchEntry(entry);
+  const entries = await showingErrors(() => sendRequests(requests));
+  sending = false;
+  if (entries) {
+    setCurrent(entries);
+    for (const entry of entries) watchEntry(entry);
+    history.pushState(null, "", result.addressOf("j", entries));
+    await updatePending();
   }
-  return history.pushState(null, "", result.addressOf("j", entries));
+  result.scrollToResult();
+}
+
+const isShown = (requests) =>
+  current.length > 0 &&
+  current.every(result.isRunning) &&
+  JSON.stringify(current.map(({ request }) => request)) === JSON.stringify(requests);
+
+// All requests become jobs, or none.
+async function sendRequests(requests) {
+  const entries = [];
+  try {
+    for (const request of requests) {
+      const { id } = await callApi("jobs", "POST", request);
+      entries.push({ id, request, state: "running" });
+    }
+  } catch (error) {
+    cancelJobs(entries);
+    throw error;
+  }
+  return entries;
 }
 
 function watchEntry(entry) {
@@ -78,23 +106,29 @@ function showAnswer(entry, text) {
 
 function showPartial(entry, view) {
   if (!current.some((other) => other.view)) announce("First partial result; it is refined until the job ends");
+  drawView(entry, view);
+}
+
+function drawView(entry, view) {
+  const isFirst = !current.some((other) => other.view);
   entry.view = view;
   result.drawViews(current);
+  if (isFirst && !document.activeElement.matches("input, select, textarea")) result.scrollToResult();
 }
 
 async function showFinal(entry, view) {
   const entries = current;
-  Object.assign(entry, { view, state: "done" });
-  result.drawViews(entries);
+  entry.state = "done";
+  drawView(entry, view);
   const explanation = await showingErrors(() => callApi(`explanations/${encoded(entry.id)}`));
   if (current !== entries || !explanation) return;
   entry.explanation = explanation;
   if (!entries.every((other) => other.explanation)) return;
   history.replaceState(null, "", result.addressOf("e", entries));
-  if (!entries[0].request) fillForm(entries); // the page was opened while the job was running
+  if (!entries[0].request) fillForm(entries); // the service has forgotten the request
   announce("Done: select a token of the output");
-  result.drawDownloads(entries, formats);
-  await updateHistory();
+  result.drawDownloads(entries, FORMATS);
+  await Promise.all([updatePending(), updateHistory()]);
 }
 
 // If one entry fails or is cancelled, the others are cancelled too.
@@ -105,6 +139,8 @@ function stopAll(state, error = "") {
   if (error) showError(error);
   announce(state === "cancelled" ? "Cancelled" : "");
   result.drawProgress(current);
+  if (state === "cancelled") result.drawCancelled(current);
+  updatePending();
 }
 
 function cancelJobs(entries) {
@@ -121,11 +157,11 @@ async function showExplanations(explanations, ids = []) {
   setCurrent(explanations.map((explanation, i) => ({ explanation, view: views[i], id: ids[i], state: "done" })));
   fillForm(current);
   result.drawViews(current);
-  result.drawDownloads(current, formats);
+  result.drawDownloads(current, FORMATS);
   markHistory(current);
 }
 
-const fillForm = ([{ explanation }, other]) => form.fill(explanation, other?.explanation.method.id);
+const fillForm = ([{ explanation }, other]) => form.fillExplanation(explanation, other?.explanation.method.id);
 
 async function openFiles(files) {
   if (!files.length) return;
@@ -144,6 +180,20 @@ async function readFile(file) {
   }
 }
 
+// The history changes when a job ends.
+async function updatePending() {
+  clearTimeout(pendingTimer);
+  const before = pending;
+  pending = await callApi("jobs").catch(() => before); // the next call may succeed
+  if (pending.length) pendingTimer = setTimeout(updatePending, PENDING_INTERVAL);
+  for (const entry of current) entry.before = pending.findIndex(({ id }) => id === entry.id);
+  result.drawProgress(current);
+  if (JSON.stringify(pending) === JSON.stringify(before)) return;
+  drawPending(pending);
+  markHistory(current);
+  if (before.some(({ id }) => !pending.some((job) => job.id === id))) await updateHistory();
+}
+
 async function updateHistory() {
   drawHistory((await showingErrors(() => callApi("explanations"))) ?? []);
   markHistory(current);
@@ -158,10 +208,8 @@ function contrastText({ completion, output }, alternative) {
   return sliceText(completion, 0, token.start) + space + alternative;
 }
 
-const contrastRequest = ({ request, explanation }, alternative) => ({
-  ...(request ?? requestOf(explanation)),
-  contrast: contrastText(explanation, alternative),
-});
+const contrastRequest = ({ request, explanation }, alternative) =>
+  contrastWith(request ?? requestOf(explanation), contrastText(explanation, alternative));
 
 // --- addresses: #/e/ID is a saved explanation, #/j/ID is a job; several ids are compared ---
 
@@ -170,13 +218,19 @@ async function openAddress() {
     const [, kind, ...ids] = location.hash.split("/").map(decodeURIComponent);
     if (kind === "e" && ids.length)
       await showExplanations(await Promise.all(ids.map((id) => callApi(`explanations/${encoded(id)}`))), ids);
-    else if (kind === "j" && ids.length) watchJobs(ids);
+    else if (kind === "j" && ids.length) await showJobs(ids);
+    else return;
+    result.scrollToResult();
   });
 }
 
-function watchJobs(ids) {
-  setCurrent(ids.map((id) => ({ id, state: "running" })));
+async function showJobs(ids) {
+  const jobs = await Promise.all(ids.map((id) => callApi(`jobs/${encoded(id)}`)));
+  setCurrent(jobs.map(({ id, request }) => ({ id, request, state: "running" })));
+  const [first, second] = jobs;
+  if (first.request) form.fill(first.request, second?.request?.method);
   for (const entry of current) watchEntry(entry);
+  markHistory(current);
 }
 
 // --- start of the page ---
@@ -188,23 +242,39 @@ const onSubmit = (id, action) =>
   });
 
 async function start() {
-  const options = await showingErrors(() => callApi("options"));
-  if (!options) return;
+  showLoading("");
+  try {
+    startPage(await callApi("options"));
+  } catch (error) {
+    showLoading(error.message);
+  }
+}
+
+// The form is disabled until its options are loaded; `error` says why they are not.
+function showLoading(error) {
+  byId("loading").hidden = error !== "";
+  byId("loading-failed").hidden = error === "";
+  byId("loading-failed").querySelector("p").textContent = error && `The options of the form cannot be loaded: ${error}`;
+}
+
+function startPage(options) {
   form = createRequestForm(byId("request-form"), options);
-  formats = ["HTML", "JSON", "PNG"];
+  byId("request-form").setAttribute("aria-busy", "false");
+  byId("request-fields").disabled = false;
+  byId("loading").hidden = true;
   byId("model").querySelector(".value").textContent = options.models.join(", ");
   byId("model").hidden = false;
-  byId("explain").disabled = false;
   onSubmit("request-form", () => submitRequests(form.buildRequests()));
   onSubmit("contrast", () => submitRequests(current.map((entry) => contrastRequest(entry, byId("alternative").value))));
-  byId("example").addEventListener("click", form.fillExample);
   byId("cancel").addEventListener("click", () => stopAll("cancelled"));
+  byId("run-again").addEventListener("click", () => submitRequests(current.map(({ request }) => request)));
   byId("file").addEventListener("change", ({ target }) => openFiles(target.files));
   addEventListener("hashchange", openAddress);
   const updateLabel = () => result.labelContrast(current[0]?.view);
   new MutationObserver(updateLabel).observe(byId("result"), { subtree: true, attributeFilter: ["data-target"] });
   acceptDroppedFiles();
-  await Promise.all([updateHistory(), openAddress()]);
+  updateHistory();
+  openAddress().then(updatePending);
 }
 
 function acceptDroppedFiles() {
@@ -223,4 +293,5 @@ function acceptDroppedFiles() {
   });
 }
 
+byId("retry").addEventListener("click", start);
 start();

@@ -1,10 +1,11 @@
 /* The result: the answer while it is generated, progress bars, views and downloads.
 
    The result shows one entry, or one entry for each compared method. An entry has a state and, as soon as they are
-   available, its request, id, jobState, answer, progress, view and explanation. */
+   available, its request, id, jobState, before (the number of jobs before it in the queue), answer, progress, view and
+   explanation. */
 import { byId, createElement } from "./elements.js";
 
-const PROGRESS_TEXTS = { queued: "waiting in the queue", running: "reading the prompt", answering: "generating the answer" };
+const PROGRESS_TEXTS = { queued: "waiting", running: "reading the prompt", answering: "generating the answer" };
 
 export const isRunning = ({ state }) => state === "running";
 export const addressOf = (kind, entries) => `#/${kind}/${entries.map(({ id }) => encodeURIComponent(id)).join("/")}`;
@@ -14,7 +15,7 @@ export function clearResult() {
   const view = byId("view").cloneNode(false); // a copy without a selected token and without listeners
   for (const name of Object.keys(view.dataset)) delete view.dataset[name];
   byId("view").replaceWith(view);
-  for (const id of ["introduction", "answer", "contrast", "downloads", "running"]) byId(id).hidden = true;
+  for (const id of ["introduction", "answer", "contrast", "downloads", "running", "cancelled"]) byId(id).hidden = true;
 }
 
 // --- running jobs ---
@@ -37,15 +38,35 @@ export function drawProgress(entries) {
   byId("progress-bars").replaceChildren(...running.map(createProgressBar));
 }
 
-function createProgressBar({ request, progress, answer, jobState = "queued" }) {
+function progressText({ progress, answer, before, jobState = "queued" }) {
+  if (progress) return `${progress.done} of at most ${progress.total}`;
+  if (jobState === "queued" && before > 0) return `waiting: ${before} ${before > 1 ? "explanations" : "explanation"} before this one`;
+  return PROGRESS_TEXTS[answer ? "answering" : jobState];
+}
+
+function createProgressBar(entry) {
+  const { request, progress } = entry;
   const label = createElement("label");
   const attributes = progress ? { value: progress.done, max: progress.total } : {};
-  const text = progress ? `${progress.done} of at most ${progress.total}` : PROGRESS_TEXTS[answer ? "answering" : jobState];
+  const text = progressText(entry);
   label.append(
-    createElement("span", request ? `${request.method}: ${text}` : text),
+    createElement("span", request ? `${request.method ?? "reagent"}: ${text}` : text),
     createElement("progress", "", attributes),
   );
   return label;
+}
+
+export function drawCancelled(entries) {
+  const partial = entries.some(({ view }) => view);
+  byId("cancelled").querySelector("p").textContent = partial ? "Cancelled. The result is incomplete." : "Cancelled.";
+  byId("run-again").hidden = !entries.every(({ request }) => request);
+  byId("cancelled").hidden = false;
+}
+
+/* Scroll to the result if it is out of sight: on a phone it is below the form and above the history. */
+export function scrollToResult() {
+  const { top } = byId("result").getBoundingClientRect();
+  if (top < 0 || top > innerHeight / 2) byId("result").scrollIntoView();
 }
 
 // --- views ---

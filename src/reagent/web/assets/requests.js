@@ -1,0 +1,32 @@
+/* The requests that reproduce an explanation. */
+
+/* `target` is the output of the explanation, so that the model does not generate it again. */
+export function requestOf(explanation) {
+  const { method, seed, unit, completion, levels, target, what_if } = explanation;
+  const messages = messagesOf(explanation);
+  const replacer = replacerOf(explanation);
+  return {
+    ...(messages.length ? { messages } : { prompt: explanation.prompt }),
+    target: completion,
+    ...(target?.kind === "span" ? { target_span: target.text } : {}),
+    ...(what_if?.length ? { what_if: true } : {}),
+    method: method.id,
+    ...(method.preset ? { preset: method.preset } : {}),
+    ...(method.removal ? { removal: method.removal } : {}),
+    ...(replacer ? { replacer } : {}),
+    ...(unit && unit !== "span" && !levels?.length ? { unit } : {}),
+    seed,
+  };
+}
+
+/* Why did the model not say `contrast` instead? A request cannot also ask for a phrase of the output. */
+export const contrastWith = ({ target_span, ...request }, contrast) => ({ ...request, contrast });
+
+/* The replacer of the probes; where units are deleted or masked, a replacer made the counterfactual texts only. */
+const replacerOf = ({ method, replacer }) => (["delete", "mask"].includes(method.removal) ? undefined : replacer?.id);
+
+/* Slice by characters: offsets count code points, while JavaScript strings count UTF-16 units. */
+export const sliceText = (text, start, end) => [...text].slice(start, end).join("");
+
+const messagesOf = ({ prompt, messages = [] }) =>
+  messages.map(({ role, start, end }) => ({ role, content: sliceText(prompt, start, end) }));
