@@ -270,6 +270,9 @@ function startPage(options) {
   byId("run-again").addEventListener("click", () => submitRequests(current.map(({ request }) => request)));
   byId("file").addEventListener("change", ({ target }) => openFiles(target.files));
   addEventListener("hashchange", openAddress);
+  document.querySelector(".side").addEventListener("click", ({ target }) => {
+    if (target.closest("a")?.hash === location.hash) result.scrollToResult(); // the result is shown already
+  });
   const updateLabel = () => result.labelContrast(current[0]?.view);
   new MutationObserver(updateLabel).observe(byId("result"), { subtree: true, attributeFilter: ["data-target"] });
   acceptDroppedFiles();
