@@ -33,7 +33,7 @@ def bodies(page: Page) -> list[Any]:
 
 @pytest.fixture
 def phone(browser: Browser, address: str, log: BrowserLog) -> Iterator[Page]:
-    page = open_page(browser, address, log, viewport={"width": 390, "height": 800})
+    page = open_page(browser, address, log, viewport={"width": 390, "height": 500})
     yield page
     page.context.close()
     assert log.unexpected() == []
@@ -136,10 +136,10 @@ def test_a_link_opens_at_the_result_on_a_phone(phone: Page, browser: Browser, lo
     assert not is_at_result(phone)
     submit(phone, method="random")
     wait_until_finished(phone)
-    assert is_at_result(phone)
-    other = open_page(browser, phone.url, log, viewport={"width": 390, "height": 800})
+    wait_for(lambda: is_at_result(phone))
+    other = open_page(browser, phone.url, log, viewport={"width": 390, "height": 500})
     wait_until_finished(other)
-    assert is_at_result(other)
+    wait_for(lambda: is_at_result(other))
     other.evaluate("scrollTo(0, document.body.scrollHeight)")
     assert not is_at_result(other)
     other.locator("#history a").first.click()  # shown already
