@@ -47,10 +47,10 @@ export function createRequestForm(form, options) {
       part(`${group}-fields`).hidden = part(`${group}-fields`).disabled = kind.value !== group;
     part("add-turn").hidden = kind.value !== "chat";
     part("prompt-label").textContent = PROMPT_LABELS[kind.value];
-    const units = kind.value === "documents" ? DOCUMENT_UNITS : options.units;
+    const units = kind.value === "documents" ? DOCUMENT_UNITS : ["", ...options.units];
     if (unit.length === units.length) return;
     unit.replaceChildren(); // the unit of another kind is not kept
-    setChoices(unit, units.map((id) => ({ id })));
+    setChoices(unit, units.map((id) => ({ id, label: id || "default" }))); // tokens, shown as words
   };
 
   // --- from the form to requests ---
@@ -72,7 +72,7 @@ export function createRequestForm(form, options) {
     ...textOf(target_span),
     ...numberOf(max_new_tokens),
     ...numberOf(seed),
-    unit: unit.value,
+    ...textOf(unit),
   });
   const whatIfOf = (preset) => (what_if.checked && preset.what_if ? { what_if: true } : {});
 
@@ -123,7 +123,8 @@ export function createRequestForm(form, options) {
 
   // The form asks the model again, so the output is not filled in. Default settings stay defaults.
   const fillExplanation = (explanation, comparedMethod) => {
-    const { target, removal, ...request } = { ...requestOf(explanation), unit: explanation.unit };
+    const unit = explanation.display_unit ? "" : explanation.unit;
+    const { target, removal, ...request } = { ...requestOf(explanation), unit };
     const presets = options.methods.find(({ id }) => id === request.method)?.presets;
     const isDefault = presets?.find(({ id }) => id === request.preset)?.removal === removal;
     fill({ ...request, ...(isDefault ? {} : { removal }) }, comparedMethod);

@@ -201,15 +201,16 @@ async function updateHistory() {
 
 // --- contrast: why this output and not another one ---
 
-// The alternative replaces the selected token and everything after it. It gets the leading space of that token.
-function contrastText({ completion, output }, alternative) {
-  const token = output[result.selectedOutput()];
-  const space = /^\s/.test(token.text) && /^[\p{L}\p{N}]/u.test(alternative) ? token.text[0] : "";
-  return sliceText(completion, 0, token.start) + space + alternative;
+// The alternative replaces the selected part of the answer and everything after it. It gets the space before that part.
+function contrastText({ completion }, view, alternative) {
+  const { textStart } = result.selectedRow(view);
+  const next = sliceText(completion, textStart, textStart + 1);
+  const space = /^\s/.test(next) && /^[\p{L}\p{N}]/u.test(alternative) ? next : "";
+  return sliceText(completion, 0, textStart) + space + alternative;
 }
 
-const contrastRequest = ({ request, explanation }, alternative) =>
-  contrastWith(request ?? requestOf(explanation), contrastText(explanation, alternative));
+const contrastRequest = ({ request, explanation, view }, alternative) =>
+  contrastWith(request ?? requestOf(explanation), contrastText(explanation, view, alternative));
 
 // --- addresses: #/e/ID is a saved explanation, #/j/ID is a job; several ids are compared ---
 

@@ -2,7 +2,7 @@
 
 /* `target` is the output of the explanation, so that the model does not generate it again. */
 export function requestOf(explanation) {
-  const { method, seed, unit, completion, levels, target, what_if } = explanation;
+  const { method, seed, unit, display_unit, completion, levels, target, what_if } = explanation;
   const messages = messagesOf(explanation);
   const replacer = replacerOf(explanation);
   return {
@@ -14,7 +14,7 @@ export function requestOf(explanation) {
     ...(method.preset ? { preset: method.preset } : {}),
     ...(method.removal ? { removal: method.removal } : {}),
     ...(replacer ? { replacer } : {}),
-    ...(unit && unit !== "span" && !levels?.length ? { unit } : {}),
+    ...(unit && unit !== "span" && !levels?.length && !display_unit ? { unit } : {}),
     seed,
   };
 }

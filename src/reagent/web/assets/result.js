@@ -9,7 +9,7 @@ const PROGRESS_TEXTS = { queued: "waiting", running: "reading the prompt", answe
 
 export const isRunning = ({ state }) => state === "running";
 export const addressOf = (kind, entries) => `#/${kind}/${entries.map(({ id }) => encodeURIComponent(id)).join("/")}`;
-export const selectedOutput = () => Number(byId("view").dataset.target || 0); // index of the output token
+export const selectedRow = (view) => view?.rows[Number(byId("view").dataset.target || 0)]; // the answer, or a part of it
 
 export function clearResult() {
   const view = byId("view").cloneNode(false); // a copy without a selected token and without listeners
@@ -136,10 +136,9 @@ function createDownloads({ id }, name, formats) {
 }
 
 export function labelContrast(view) {
-  const token = view?.tokens[view.inputs + selectedOutput()];
   byId("alternative-label").replaceChildren(
     "Why ",
-    createElement("bdi", token?.short ?? "", { translate: "no" }),
+    createElement("bdi", selectedRow(view)?.short ?? "", { translate: "no" }),
     " and not",
   );
 }
