@@ -8,27 +8,22 @@ from math import log
 import reagent
 
 
-class Server(BaseHTTPRequestHandler):  # a stand-in for vLLM, llama.cpp or a hosted model
+class Server(BaseHTTPRequestHandler):  # in place of vLLM, llama.cpp or a hosted model
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         yes = log(0.9 if "refund" in str(body.get("prompt")) else 0.2)
-        listed = {"tokens": [" yes"], "token_logprobs": [yes], "top_logprobs": [{" yes": yes, " no": log(0.1)}]}
-        reply = json.dumps({"choices": [{"text": " yes", "logprobs": listed}]}).encode()
+        logprobs = {"tokens": [" yes"], "token_logprobs": [yes], "top_logprobs": [{" yes": yes, " no": log(0.1)}]}
+        reply = {"choices": [{"text": " yes", "logprobs": logprobs}]}
         self.send_response(200 if self.path == "/v1/completions" else 404)
-        self.send_header("Content-Length", str(len(reply)))
         self.end_headers()
-        self.wfile.write(reply)
+        self.wfile.write(json.dumps(reply).encode())
 
-    def do_GET(self):
-        self.send_error(404)
-
-    def log_message(self, *_):
-        pass
+    def log_message(self, *_): ...
 
 
 server = HTTPServer(("127.0.0.1", 0), Server)
 threading.Thread(target=server.serve_forever, daemon=True).start()
-model = reagent.load_model(f"http://127.0.0.1:{server.server_port}#any")
+model = reagent.load_model(f"http://127.0.0.1:{server.server_port}#any")  # give the address of your server
 why = reagent.explain(model, "Urgent? I want a refund for my ticket", max_new_tokens=1, probes=32)
-print("why", why.completion, "after", why.cost.requests, "requests:", *(word.token.text for word in why.top(1)))
+print(f"why{why.completion}, after {why.cost.requests} requests:", why.top(1)[0].token.text.strip())
 server.shutdown()

@@ -9,4 +9,4 @@ both = reagent.compare(
     model, PROMPT, ["reagent", "attention"], target=" Tokyo", units="word", options={"reagent": {"probes": 32}}
 )
 for name, why in zip(both.names, both, strict=True):
-    print(f"{name:10}", *(f"{word.token.text.strip()} {word.score:.2f}" for word in why.top(3)))
+    print(f"{name:12}", *(f"{word.token.text.strip()} {word.score:.2f}" for word in why.top(3)))

@@ -2,14 +2,13 @@
 
 import reagent
 
-PROMPT = "My aunt lives in Japan. She rents a flat in the capital,"
+PROMPT = "She was born in Japan. The capital of this country is"
 start = PROMPT.index(" Japan")
+span = (start, start + len(" Japan"))  # without spans, the most important unit is replaced
 
 model = reagent.load_model("smollm2")
-why = reagent.explain(
-    model, PROMPT, target=" Tokyo", prompt_spans=[(start, start + len(" Japan"))], what_if=True, replacer="self"
-)
+why = reagent.explain(model, PROMPT, target=" Tokyo", prompt_spans=[span], what_if=True, replacer="self", probes=16)
 (answer,) = why.what_if
 print(f"with{answer.replacement} instead of{why.input[answer.position].text}:")
 for token in answer.answers:
-    print(f"{token.probability:6.1%} {token.text}")
+    print(f"{token.probability:6.1%}{token.text}")

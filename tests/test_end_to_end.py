@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 
 import jsonschema
@@ -12,8 +10,6 @@ import pytest
 import reagent
 from reagent.models.base import Model
 from reagent.schemas import read_schema
-
-ROOT = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -52,13 +48,6 @@ def test_bytes_of_one_character_do_not_break_anything(smollm2: Model, tmp_path: 
     assert "漢" in why.to_html(tmp_path / "a.html")
     why.to_png(tmp_path / "a.png")
     why.show()
-
-
-@pytest.mark.parametrize("script", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.stem)
-def test_the_examples_run(script: Path, tmp_path: Path) -> None:
-    answer = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert answer.returncode == 0, answer.stderr
-    assert ("goats" if script.stem == "passages" else "Japan") in answer.stdout
 
 
 def test_a_chat_is_explained_by_what_was_said(smollm2: Model) -> None:

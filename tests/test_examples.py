@@ -1,4 +1,4 @@
-"""The gallery in examples/: every script is listed, starts with its question, is short, and runs."""
+"""The gallery in examples/: every script is listed, starts with its question, and answers it."""
 
 import ast
 import re
@@ -16,22 +16,22 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 # A text that each script prints: its answer, not only its heading.
 ANSWERS = {
-    "black_box": "why  yes after",
-    "compare_methods": "attention ",
-    "contrast": "why Tokyo and not Kyoto:  Japan",
+    "black_box": "requests: refund\n",
+    "compare_methods": "reagent fast Japan ",
+    "contrast": "Japan      score ",
     "faithful": "sufficiency: ",
-    "hindi": "⟦आम⟧",
+    "hindi": " राम, 4 tokens",
     "long_text": "Guided tours start at noon.",
-    "many_prompts": "The opposite of hot is",
-    "one_word": "why ' city'",
-    "own_replacer": "most important:",
+    "many_prompts": "France",
+    "one_word": "why Tokyo?\nJapan ",
+    "own_replacer": "Japan",
     "passages": "sentence: She lived there for years with two goats.",
     "python_code": "⟦height⟧",
-    "save_and_load": "equal: True",
-    "stated_twice": "redundant: Japan and Japan",
+    "save_and_load": "loaded:  Paris because of  France equal: True",
+    "stated_twice": "redundant: Japan and Japan:",
     "sufficient": "\nsufficient (",
-    "system_message": "system ",
-    "two_presets": "paper   48 passes: ",
+    "system_message": "nats: You are a pirate.",
+    "two_presets": "fast    33 passes: Japan ",
     "what_if": " instead of Japan:",
     "why_this_answer": "⟦Japan⟧",
 }
