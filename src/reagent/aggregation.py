@@ -68,7 +68,7 @@ def sum_up_rows(
 ) -> WholeAnswer:
     """The answer as a whole from the rows of its tokens; standard errors are added, because rows share their probes."""
     inputs, stopped = len(scores[0]), explanation.cost.stopped
-    explained = [t for t, reason in enumerate(stopped) if reason != "unasked"]
+    explained = [t for t, reason in enumerate(stopped) if reason != "unasked"] or range(len(stopped))
 
     def choose(rows: Sequence[Sequence[float]] | None) -> list[Sequence[float]] | None:
         return None if rows is None else [rows[t] for t in explained]

@@ -6,7 +6,7 @@ class Node {
   constructor(tag) {
     Object.assign(this, { tag, className: "", children: [], attributes: {}, dataset: {}, listeners: {} });
     Object.assign(this, { scrollTop: 0, offsetHeight: 0, clientHeight: 0 });
-    this.style = { setProperty() {} };
+    this.style = { setProperty: (name, value) => (this.style[name] = value) };
     this.classList = { add: (name) => (this.className += " " + name), toggle: (name, on) => this.toggle(name, on) };
   }
   toggle(name, on) {
@@ -16,6 +16,8 @@ class Node {
   get lastChild() { return this.children.at(-1); }
   closest(selector) { return this.matches(selector) ? this : this.parent ? this.parent.closest(selector) : null; }
   set textContent(text) { this.children = text ? [text] : []; }
+  get text() { return this.children.map((child) => (child instanceof Node ? child.text : child)).join(""); }
+  get scrollHeight() { return 4 + Math.max(0, this.text.length - 1000); } // beyond the box: a descender, or long text
   get offsetTop() { return Number(this.dataset.position); } // as if every token had its own line
   setAttribute(name, value) {
     this.attributes[name] = String(value);
@@ -40,8 +42,8 @@ class Node {
   }
   querySelector(selector) { return this.querySelectorAll(selector)[0] || null; }
   toJSON() {
-    const { className, children, attributes, scrollTop } = this;
-    return { kind: className, children, attributes, scrollTop };
+    const { className, children, attributes, scrollTop, style } = this;
+    return { kind: className, children, attributes, scrollTop, style };
   }
 }
 

@@ -5,7 +5,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from reagent.explanation import Answer, Cost, Explanation, Group, Level, Message, Sufficiency, Token, WhatIf
+from reagent.explanation import (
+    Answer,
+    Cost,
+    Explanation,
+    Group,
+    Level,
+    Message,
+    Sufficiency,
+    Token,
+    WhatIf,
+    WholeAnswer,
+)
 from reagent.segmentation import split_paragraphs, split_sentences
 
 PROMPT = (
@@ -164,6 +175,25 @@ def with_what_if() -> Explanation:
     )
 
 
+def pieces_of_words(**changes: object) -> Explanation:
+    """Words of several tokens, shown as words; the answer of two words was measured as a whole."""
+    prompt, spans = "Her aunt loves Japan", [(0, 3), (3, 6), (6, 8), (8, 14), (14, 17), (17, 20)]
+    cut = [Token((i,), prompt[a:b], a, b) for i, (a, b) in enumerate(spans)]
+    output = [Token((7,), " To", 0, 3), Token((8,), "kyo", 3, 6), Token((9,), "!", 6, 7)]
+    why = make(prompt, " Tokyo!", input=cut, output=output, important=" Ja", stderr=True)
+    scores, effects, errors = (
+        (0.1, 0.1, 0.1, 0.0, 0.3, 0.4),
+        (0.2, 0.3, 0.0, -0.5, 2.0, 1.0),
+        (0.3, 0.0, 0.0) + (0.1,) * 3,
+    )
+    fields = {
+        "answer": WholeAnswer(scores, effects, errors, (), None, "settled"),
+        "display_unit": "word",
+        "attributes": "prompt",
+    }
+    return replace(why, **(fields | changes))  # type: ignore[arg-type]
+
+
 TWICE = "My aunt moved to Japan to teach music. People in Japan are friendly. She rents a small flat in the capital,"
 
 
@@ -267,6 +297,10 @@ def every_kind() -> dict[str, Explanation]:
         "insufficient": grouped(passed=False),
         "several with groups": grouped(" Tokyo, and she", passed=False),
         "pieces": byte_pieces(),
+        "words": pieces_of_words(),
+        "words and levels": replace(
+            long_prompt(), answer=WholeAnswer(long_prompt().scores[0], None, None, (), None, "settled")
+        ),
         "hostile": hostile(),
         "formula": formula(),
         "scripts": make("שלום\n\n\tمرحبا بالعالم 👩‍🚀 e\u0301 \u0301 \u200d漢字\r\n", " 👋\n أهلا"),

@@ -31,6 +31,7 @@ from views.samples import (
     long_prompt,
     make,
     phrase,
+    pieces_of_words,
 )
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -153,8 +154,9 @@ def test_explanations_of_different_things_are_refused_in_one_line(other: Explana
 def test_nothing_to_compare_is_refused() -> None:
     with pytest.raises(InputError, match="at least one explanation"):
         Comparison([])
-    with pytest.raises(InputError, match="no output token"):
-        render(by_methods(make(completion="")))
+    for view in (Comparison.show, Comparison.to_html, Comparison.to_latex):
+        with pytest.raises(InputError, match="there is nothing to compare: these explanations have no output token"):
+            view(Comparison(by_methods(make(completion=""))))
     with pytest.raises(InputError, match="no output token 3"):
         render(by_methods(THREE), 3)
 
@@ -227,12 +229,13 @@ def test_many_methods_are_split_into_several_tables() -> None:
     assert [f"{i}" for i in range(9)] == re.findall(r"\d", " ".join(re.findall(r"^ token +at +(.*)$", text, re.M)))
 
 
-def test_several_output_tokens_are_averaged() -> None:
+def test_several_output_tokens_are_compared_as_a_whole() -> None:
     text = render(by_methods(THREE))
-    assert text.startswith("The prompt, by its mean score over the 3 output tokens\n")
-    mean = sum(row[4] for row in THREE.scores) / 3
-    assert cells(text, "·Japan")[:2] == ["4", f"{mean:.3f}"]
-    assert "Tokyo" not in text
+    assert text.startswith("Why Tokyo, and?  probability 54.7% per token\n")
+    whole = THREE.whole()
+    assert cells(text, "·Japan")[:2] == ["4", f"{whole.scores[0][4]:.3f}"]
+    assert max(whole.scores[0]) == whole.scores[0][4]
+    assert len(whole.scores[0]) == len(THREE.input)
     assert "Why ·and?" in render(by_methods(THREE), 2)
     assert "Why ·and?" in render(by_methods(THREE), -1)
 
@@ -247,6 +250,22 @@ def test_warnings_name_their_method() -> None:
     whys[1] = replace(whys[1], cost=replace(whys[1].cost, stopped=("fixed", "maximum", "fixed")))
     assert "warning: input-x-gradient: ',' did not meet" in render(whys)
     assert "warning" not in render(whys, 0)
+
+
+def test_of_a_measured_answer_only_its_own_warning_is_shown() -> None:
+    why = pieces_of_words()
+    assert why.answer is not None
+    why = replace(why, cost=replace(why.cost, stopped=("maximum",) * 3))
+    assert "warning" not in render([why])
+    text = render([replace(why, answer=replace(why.answer, stopped="unsettled"))])
+    assert "warning: reagent fast: ' Tokyo!' has a ranking that was still open" in text
+
+
+def test_a_comparison_shows_words_and_the_measured_answer() -> None:
+    text = render(by_methods(pieces_of_words()))
+    assert text.startswith("Why Tokyo!?")
+    assert cells(text, "Japan") == ["2", "0.700", "0.700", "0.700"]
+    assert "·" not in text.partition("rank correlation")[0]
 
 
 def test_shared_facts_are_printed_once() -> None:
@@ -274,7 +293,7 @@ def test_the_page_carries_the_data_and_no_other_elements(name: str) -> None:
 def test_the_page_is_a_question_and_answers_without_script() -> None:
     reader = Reader(Comparison(by_methods(make())).to_html())
     assert reader.texts["title"][0] == "Why “Tokyo”?"
-    assert "random: Most important tokens. Why ·Tokyo? My 0.03" in "".join(reader.texts["p"])
+    assert "random: Why ·Tokyo? Most important tokens: My 0.03" in "".join(reader.texts["p"])
 
 
 def test_hostile_names_are_text_on_the_page() -> None:
@@ -300,7 +319,7 @@ def test_each_method_has_a_block() -> None:
         "input-x-gradient 1 forward pass, 0.00 s",
         "random 0 forward passes, 0.00 s",
     ]
-    assert view.parts("heading")[0].text() == "Why ·Tokyo? (probability 54.7%)"
+    assert view.parts("heading")[0].text() == "Why Tokyo, and? (probability 54.7% per token)"
     assert top(block(view, 0)) == [["·Japan", "0.508"], ["My", "0.017"], ["·aunt", "0.017"]]
     assert top(block(view, 1))[0] == ["My", "0.034"]
     assert len({part.parts("context")[0].text() for part in view.parts("method")}) == 1
@@ -311,9 +330,10 @@ def test_each_method_has_a_block() -> None:
 
 @needs_node
 def test_one_choice_changes_all_blocks() -> None:
-    view = draw(data_for(by_methods(THREE)), "", (".reagent-choice", 2, "click"))
+    view = draw(data_for(by_methods(THREE)), "", (".reagent-choice", 3, "click"))
     assert view.parts("heading")[0].text().startswith("Why ·and?")
-    assert [choice.node["attributes"]["aria-selected"] for choice in view.parts("choice")] == ["false", "false", "true"]
+    chosen = [choice.node["attributes"]["aria-selected"] for choice in view.parts("choice")]
+    assert chosen == ["false", "false", "false", "true"]
     assert [part.parts("answer")[0].text() for part in view.parts("method")] == [" and"] * 3
     assert [len(part.parts("token")) for part in view.parts("method")] == [len(THREE.scores[2])] * 3
 
@@ -333,10 +353,13 @@ def test_an_opened_method_shows_its_whole_view_of_the_chosen_token() -> None:
 def test_warnings_are_in_the_block_of_their_method() -> None:
     whys = by_methods(THREE)
     whys[1] = replace(whys[1], cost=replace(whys[1].cost, stopped=("maximum", "unsettled", "fixed")))
-    view = draw(data_for(whys))
+    reason = "did not meet the stopping condition within the maximum number of steps"
+    view = draw(data_for(whys), 1)
     cautions = [part.parts("caution")[0].text() for part in view.parts("method")]
-    assert cautions == ["", "⚠ This output did not meet the stopping condition within the maximum number of steps.", ""]
-    assert [choice.text() for choice in view.parts("choice")] == ["·Tokyo", ",", "·and"]
+    assert cautions == ["", f"⚠ This output {reason}.", ""]
+    assert [choice.text() for choice in view.parts("choice")] == ["whole answer", "·Tokyo", ",", "·and"]
+    [_, whole, _] = [part.parts("caution")[0].text() for part in draw(data_for(whys)).parts("method")]
+    assert whole.startswith(f"⚠ ' Tokyo' {reason}. ',' has a ranking that was still open")
 
 
 @needs_node
@@ -440,7 +463,7 @@ def test_latex_says_what_it_needs_and_what_it_shows() -> None:
     assert text.startswith(r"% Needs \usepackage{xcolor}.")
     assert r"\setlength{\fboxsep}{1pt}" in text
     assert r"{Why \textbf{\textperiodcentered{}and}?}" in text
-    assert "mean score over the 3 output tokens" in latex_of(by_methods(THREE))
+    assert r"{Why \textbf{Tokyo, and}?}" in latex_of(by_methods(THREE))
     assert text.isascii()
 
 

@@ -14,10 +14,10 @@ from rich.text import Text
 
 from reagent.comparison import Comparison
 from reagent.errors import InputError
-from reagent.explanation import Explanation, Token
+from reagent.explanation import Explanation, Row, Token
 from reagent.views import html
-from reagent.views.display import displayed, main_row
-from reagent.views.groups import describe_groups, describe_sufficiency, group_letters, group_marks
+from reagent.views.display import annotated_row, displayed, main_row, row_of
+from reagent.views.groups import describe_groups, describe_sufficiency, group_captions, group_letters, group_marks
 from reagent.views.html import page_title, render_component, render_document, summarize
 from reagent.views.latex import escape_latex, render_caption, render_shaded
 from reagent.views.shading import Shading, render_template
@@ -71,7 +71,7 @@ def method_names(explanations: Sequence[Explanation]) -> list[str]:
 
 
 def show(comparison: Comparison, target: int | None = None, console: Console | None = None) -> None:
-    """Print the context once per method: of output token `target`, or the requested one, or the prompt for all."""
+    """Print the context once per method: of output token `target`, or the requested one, or the whole answer."""
     console = console or get_console()
     aligned = _align(comparison, target)
     print_parts(console, _render(aligned, supports_shading(console), console.width))
@@ -102,21 +102,24 @@ def render_latex(comparison: Comparison, target: int | None = None) -> str:
     aligned = _align(comparison, target)
     pieces = split_into_pieces(aligned.first)
     rows = []
-    for name, scores, why in zip(aligned.names, aligned.scores, aligned.comparison, strict=True):
-        text = render_shaded(pieces, scores, group_letters(why, aligned.target))
-        cells = [rf"{escape_latex(name)} & \raggedright\leavevmode {text}", *_latex_notes(why, aligned.target)]
+    for name, scores, annotated in zip(aligned.names, aligned.scores, aligned.annotated, strict=True):
+        text = render_shaded(pieces, scores, group_letters(*annotated))
+        cells = [rf"{escape_latex(name)} & \raggedright\leavevmode {text}", *_latex_notes(*annotated)]
         rows += [rf"{cell}\tabularnewline[4pt]" for cell in cells]
     return Template(_LATEX).substitute(heading=render_caption(aligned.heading), rows="\n".join(rows))
 
 
-def _latex_notes(why: Explanation, target: int) -> Iterator[str]:
+def _latex_notes(why: Explanation, target: int | None) -> Iterator[str]:
     """Render the rows below the text of a method: the result of the sufficiency test, then each group."""
     test = describe_sufficiency(why, target)
     if test:
         style = r"\footnotesize " if test.passed else r"\textbf{Warning:} "
         yield rf" & \raggedright{style}{render_caption(test.caption)}"
-    for group in describe_groups(why, target):
-        yield rf" & \raggedright\footnotesize {render_caption(group.caption, group.letter)}"
+    if target is None:
+        groups = [render_caption(caption) for caption in group_captions(why, None)]
+    else:
+        groups = [render_caption(group.caption, group.letter) for group in describe_groups(why, target)]
+    yield from (rf" & \raggedright\footnotesize {group}" for group in groups)
 
 
 # --- alignment ---
@@ -124,12 +127,17 @@ def _latex_notes(why: Explanation, target: int) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Aligned:
-    """A comparison whose explanations have the same units, with the scores of row `target`."""
+    """A comparison whose explanations have the same units; views show row `target`."""
 
     comparison: Comparison
     names: tuple[str, ...]
     target: int
-    scores: Sequence[Sequence[float]]  # for each method, one for each unit of the context
+    annotated: Sequence[tuple[Explanation, int | None]]  # for each method, see `annotated_row`
+
+    @property
+    def scores(self) -> list[Row]:
+        """For each method, one for each unit of the context."""
+        return [why.scores[self.target] for why in self.comparison]
 
     @property
     def first(self) -> Explanation:
@@ -162,12 +170,12 @@ def _align(comparison: Comparison, target: int | None = None) -> _Aligned:
                 )
     if not first.output:
         raise InputError("there is nothing to compare: these explanations have no output token")
-    if target is None:
-        rows = [main_row(displayed(why)) for why in comparison]
-        shown, row = Comparison(tuple(why for why, _ in rows)), rows[0][1]
-    else:
-        shown, row = comparison, first[target].index
-    return _Aligned(shown, names, row, [why.scores[row] for why in shown])
+    if target is not None:
+        row = row_of(first, target)
+        return _Aligned(comparison, names, row, [(why, row) for why in comparison])
+    shown = [displayed(why) for why in comparison]
+    main, row = Comparison(tuple(main_row(why)[0] for why in shown)), main_row(shown[0])[1]
+    return _Aligned(main, names, row, [annotated_row(why) for why in shown])
 
 
 def _spans(units: Sequence[Token]) -> tuple[tuple[int, int], ...]:
@@ -197,9 +205,9 @@ def _render(aligned: _Aligned, colour: bool, width: int) -> Iterator[RenderableT
     yield from render_template(template_text(first))
     shading = Shading(split_into_pieces(first), context_noun(first), colour)
     texts, room = Table.grid("", "", padding=(1, 2)), max(12, width // 5)
-    for name, scores, why in zip(aligned.names, aligned.scores, aligned.comparison, strict=True):
-        text = shading.render_context(scores, marks=group_marks(why, target))
-        notes = (*render_failed_test(why, target), text, *render_groups(why, target))
+    for name, scores, annotated in zip(aligned.names, aligned.scores, aligned.annotated, strict=True):
+        text = shading.render_context(scores, marks=group_marks(*annotated))
+        notes = (*render_failed_test(*annotated), text, *render_groups(*annotated))
         texts.add_row(Text(name if cell_len(name) <= room else _stack(name), style="bold"), Group(*notes))
     yield Padding(texts, (1, 2))
     yield shading.shared_legend("method")
@@ -208,8 +216,8 @@ def _render(aligned: _Aligned, colour: bool, width: int) -> Iterator[RenderableT
     yield from _tables(aligned, width)
     if len(aligned.names) > 1:
         yield Text(f"{CORRELATION}: Spearman’s, with {aligned.names[0]}", style="dim")
-    for name, why in zip(aligned.names, aligned.comparison, strict=True):
-        yield from (format_warning(f"{name}: {line}") for line in collect_warnings(why, target))
+    for name, annotated in zip(aligned.names, aligned.annotated, strict=True):
+        yield from (format_warning(f"{name}: {line}") for line in collect_warnings(*annotated))
     shared = [fact for fact in facts(first) if all(fact in facts(why) for why in aligned.comparison)]
     yield Text(" · ".join(f"{name} {value}" for name, value in shared), style="dim")
 

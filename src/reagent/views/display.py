@@ -21,3 +21,19 @@ def main_row(explanation: Explanation) -> tuple[Explanation, int]:
     if "index" in explanation.target:
         return explanation, explanation.focus
     return explanation.whole(), 0
+
+
+def annotated_row(explanation: Explanation) -> tuple[Explanation, int | None]:
+    """The explanation and its row with the groups, tests and warnings; None: the answer has only those of its parts."""
+    main, row = main_row(explanation)
+    return (main, row) if main is explanation or explanation.answer is not None else (explanation, None)
+
+
+def row_of(explanation: Explanation, target: int) -> int:
+    """The row of output token `target`; a negative number counts from the end, an unknown one is an InputError."""
+    return len(explanation.context(target)) - len(explanation.input)
+
+
+def output_noun(shown: Explanation, explanation: Explanation) -> str:
+    """Name the units of the output in one word; they are tokens unless `displayed` has summed them up."""
+    return "token" if shown.output is explanation.output else shown.unit

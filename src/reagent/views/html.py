@@ -13,13 +13,15 @@ from string import Template
 from typing import Any
 
 from reagent.explanation import Explanation
-from reagent.views.display import displayed, main_row
+from reagent.views.display import annotated_row, displayed, main_row, output_noun
 from reagent.views.groups import describe_groups, describe_sufficiency, group_captions, group_letters
 from reagent.views.summary import (
     NAME_LENGTH,
     OPEN_RANKS_NOTE,
     OPEN_SIGN,
     TOP_COUNT,
+    answer_warnings,
+    answer_what_if_captions,
     context_noun,
     contrast_label,
     describe_probability,
@@ -33,7 +35,6 @@ from reagent.views.summary import (
     requested_row,
     row_warning,
     top_units_by_level,
-    unit_noun,
     what_if_captions,
 )
 from reagent.views.text import NEWLINE, all_labels, label, sanitize, shorten, split_into_pieces, template_text
@@ -92,7 +93,7 @@ def to_view_data(explanation: Explanation, unit: str | None = None) -> dict[str,
         "inputs": len(shown.input),
         "focus": requested_row(shown) or 0,
         "noun": context_noun(shown),
-        "outputNoun": unit_noun(shown.unit) if shown is not explanation else "token",
+        "outputNoun": output_noun(shown, explanation),
         "template": _template(shown),
         "pieces": [[piece.text, str(piece.kind), piece.positions] for piece in split_into_pieces(shown)],
         "tokens": [
@@ -120,9 +121,12 @@ def _whole_row(explanation: Explanation) -> dict[str, Any]:
     """Collect the row of the answer as a whole."""
     row = _row(explanation.whole(), 0, len(explanation.input))
     row |= {"end": len(explanation.input) + len(explanation.output), "isWhole": True}
-    row["whatIf"] = list(what_if_captions(explanation, 0))
-    if explanation.answer is None:  # the tests belong to the output units
+    row["whatIf"] = list(answer_what_if_captions(explanation))
+    if explanation.answer is None:  # the tests and the warnings belong to the output units
+        warned = [t for t in range(len(explanation.output)) if row_warning(explanation, t)]
         row["sufficiency"] = describe_sufficiency(explanation, None)
+        row["warning"] = "".join(f"{line}. " for line in answer_warnings(explanation)).strip()
+        row["openRanking"] = bool(warned) and all(has_open_ranking(explanation, t) for t in warned)
     return row
 
 
@@ -142,7 +146,7 @@ def _row(explanation: Explanation, target: int, start: int) -> dict[str, Any]:
         "question": question_caption(explanation, target),
         "probability": describe_probability(explanation, target),
         "contrast": contrast_label(explanation, target),
-        "warning": row_warning(explanation, target),
+        "warning": f"This output {reason}." if (reason := row_warning(explanation, target)) else "",
         "openRanking": has_open_ranking(explanation, target),
         "effectNote": effect_note(explanation, target),
         "openRanks": open_ranks(explanation, target) if explanation.stderr else [],
@@ -161,11 +165,13 @@ def summarize(explanation: Explanation) -> str:
     """Write the answer in one line, for readers without scripts: a notebook on a code host, an e-mail."""
     if not explanation.output:
         return "There is no output token to explain."
-    why, row = main_row(displayed(explanation))
+    shown = displayed(explanation)
+    why, row = main_row(shown)
     names = [shorten(name, NAME_LENGTH) for name in all_labels(why)]
     best = ", ".join(f"{names[unit.position]} {unit.score:.2f}" for unit in why.top(3, row))
-    test = describe_sufficiency(why, row) or describe_sufficiency(explanation, None)
-    captions = [*group_captions(why, row), *([test.caption] if test else [])]
+    annotated = annotated_row(shown)
+    test = describe_sufficiency(*annotated)
+    captions = [*group_captions(*annotated), *([test.caption] if test else [])]
     answer = f"{plain_text(question_caption(why, row))} Most important {context_noun(why)}s: {best}"
     return ". ".join([answer, *map(plain_text, captions)])
 

@@ -13,11 +13,12 @@ import numpy as np
 from reagent.atomic_io import atomic_write
 from reagent.errors import InputError
 from reagent.explanation import Explanation, Rows
-from reagent.views.display import displayed, main_row
+from reagent.views.display import displayed, main_row, row_of
 from reagent.views.groups import SufficiencyText, describe_sufficiency, group_captions, group_marks
 from reagent.views.summary import (
     OPEN_RANKS_NOTE,
     TOP_COUNT,
+    collect_warnings,
     context_noun,
     describe_probability,
     effect_heading,
@@ -64,7 +65,7 @@ def save_png(explanation: Explanation, path: str | Path, target: int | None = No
     FigureCanvasAgg(figure)  # its own canvas leaves pyplot and its backend unchanged
     fonts = find_fonts()
     if target is not None:
-        _Plot(explanation, *fonts).draw_bars(figure, explanation[target].index)
+        _Plot(explanation, *fonts).draw_bars(figure, row_of(explanation, target))
     else:
         shown = displayed(explanation, unit)
         main, row = main_row(shown)
@@ -107,7 +108,10 @@ class _Plot:
             panel.tick_params(labelsize=8)
         question = plain_text(question_caption(self.explanation, target))
         title = f"{question}  {describe_probability(self.explanation, target)}".strip()
-        self._add_texts(figure, target, title, *self._notes(target), OPEN_RANKS_NOTE if any(data.open_ranks) else "")
+        reason = row_warning(self.explanation, target)
+        warning = f"Warning: this output {reason}" if reason else ""
+        note = OPEN_RANKS_NOTE if any(data.open_ranks) else ""
+        self._add_texts(figure, target, title, warning, *self._notes(target), note)
 
     def _draw_vertical(self, figure: "Figure", data: "_BarData") -> None:
         """Draw vertical bars above their labels, and the effects below them: for short labels."""
@@ -161,8 +165,6 @@ class _Plot:
 
     def _notes(self, target: int) -> Iterator[str]:
         why = self.explanation
-        if row_warning(why, target):
-            yield f"Warning: this output {row_warning(why, target)}"
         yield from map(plain_text, group_captions(why, target))
         for noun, rows in top_units_by_level(why, target):
             units = (f"{shorten(label(row.token), LONG_LABEL_LENGTH)} {row.score:.2f}" for row in rows)
@@ -201,8 +203,9 @@ class _Plot:
         title = f"{question}  {describe_probability(whole.explanation, 0)}".strip()
         lower = "Lower panel: the scores for each part of the answer."
         groups = map(plain_text, group_captions(why, None)) if why.answer is None else ()
+        warnings = [f"Warning: {line}" for line in collect_warnings(why, None)]
         test = describe_sufficiency(why, None)
-        whole._add_texts(figure, 0, title, *whole._notes(0), *groups, lower, test=test)
+        whole._add_texts(figure, 0, title, *warnings, *whole._notes(0), *groups, lower, test=test)
 
     def _shown_positions(self, target: int) -> list[int]:
         """Return the context positions of an output token without those of a chat template."""

@@ -105,20 +105,6 @@ def requested_row(explanation: Explanation) -> int | None:
     return explanation.focus if "index" in explanation.target else None
 
 
-def select_row(explanation: Explanation, target: int | None) -> int | None:
-    """Select the row to show: `target`, or the requested one, or the only one; None means all rows."""
-    target = requested_row(explanation) if target is None else target
-    if target is None and len(explanation.output) != 1:
-        return None
-    return len(explanation.context(target or 0)) - len(explanation.input)  # an InputError if there is no such row
-
-
-def mean_scores(explanation: Explanation) -> list[float]:
-    """Average the prompt's scores over the output tokens."""
-    rows = explanation.scores
-    return [sum(row[i] for row in rows) / len(rows) for i in range(len(explanation.input))]
-
-
 def contrast_label(explanation: Explanation, target: int) -> str:
     """Name the text that the row is contrasted with; empty without a contrast."""
     is_contrast = explanation.target.get("kind") == "contrast" and target == explanation.focus
@@ -158,6 +144,14 @@ def what_if_captions(explanation: Explanation, target: int) -> Iterator[tuple[in
             yield counterfactual.position, _what_if_caption(explanation, counterfactual)
 
 
+def answer_what_if_captions(explanation: Explanation) -> Iterator[tuple[int, Caption]]:
+    """Describe the counterfactuals of all output units, each after the name of its unit."""
+    for target in range(len(explanation.output)):
+        name = _quote(_target_name(explanation, target))
+        for position, caption in what_if_captions(explanation, target):
+            yield position, [name, CaptionPart("  "), *caption]
+
+
 def _what_if_caption(explanation: Explanation, counterfactual: WhatIf) -> Caption:
     target = counterfactual.target
     replacement = _shorten_name(mark_whitespace(counterfactual.replacement))
@@ -192,6 +186,7 @@ def top_units_by_level(explanation: Explanation, target: int) -> Iterator[tuple[
             stderr=level.stderr,
             groups=(),
             sufficiency=None,
+            answer=None,
             levels=(),
             what_if=(),
         )
@@ -221,25 +216,35 @@ def row_warning(explanation: Explanation, target: int) -> str:
 
 
 def group_warnings(explanation: Explanation) -> list[str]:
-    """List the explanation's warnings, with one line for each reason."""
+    """List the warnings about output units, with one line for each reason."""
     count = len(explanation.output)
+    noun = "output tokens" if all(len(unit.ids) == 1 for unit in explanation.output) else "parts of the answer"
     stopped = [_stop_reason(explanation, t) for t in range(count)]
     reasons = Counter(reason for reason in stopped if STOP_REASONS.get(reason))
     return [
         f"{explanation.output[stopped.index(reason)].text!r} {STOP_REASONS[reason]}"
         if affected == 1
-        else f"{affected} of {count} output tokens: {PLURAL_STOP_REASONS[reason]}"
+        else f"{affected} of {count} {noun}: {PLURAL_STOP_REASONS[reason]}"
         for reason, affected in reasons.items()
-    ] + censoring_warnings(explanation.cost.censored, explanation.cost.unlisted)
+    ]
+
+
+def answer_warnings(explanation: Explanation) -> list[str]:
+    """List the warnings about the answer as a whole: its own, or those of its parts if it was not measured."""
+    if explanation.answer is None:
+        return group_warnings(explanation)
+    reason = row_warning(explanation.whole(), 0)
+    return [f"the answer as a whole {reason}"] if reason else []
 
 
 def collect_warnings(explanation: Explanation, target: int | None) -> list[str]:
-    """List the warnings about one row, or about all rows where `target` is None."""
+    """List the warnings about one row, or about the answer as a whole and its parts where `target` is None."""
     if target is None:
-        return group_warnings(explanation)
-    reason = row_warning(explanation, target)
-    row = [f"{explanation.output[target].text!r} {reason}"] if reason else []
-    return row + censoring_warnings(explanation.cost.censored, explanation.cost.unlisted)
+        rows = list(dict.fromkeys(answer_warnings(explanation) + group_warnings(explanation)))
+    else:
+        reason = row_warning(explanation, target)
+        rows = [f"{explanation.output[target].text!r} {reason}"] if reason else []
+    return rows + censoring_warnings(explanation.cost.censored, explanation.cost.unlisted)
 
 
 def has_open_ranking(explanation: Explanation, target: int) -> bool:

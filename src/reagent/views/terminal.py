@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reagent.explanation import Contribution, Explanation
-from reagent.views.display import displayed, main_row
+from reagent.views.display import displayed, main_row, output_noun, row_of
 from reagent.views.groups import describe_sufficiency, group_captions, group_marks
 from reagent.views.shading import BAR_COLOUR, Shading, render_template
 from reagent.views.summary import (
@@ -23,7 +23,7 @@ from reagent.views.summary import (
     OPEN_SIGN,
     TOP_COUNT,
     Caption,
-    CaptionPart,
+    answer_what_if_captions,
     collect_warnings,
     context_noun,
     describe_probability,
@@ -65,7 +65,7 @@ def _render(explanation: Explanation, target: int | None, unit: str | None, colo
         yield Text("There is no output token to explain.")
         yield render_facts(explanation)
     elif target is not None:
-        yield from _TerminalView.of(explanation, colour).render(explanation[target].index)
+        yield from _TerminalView.of(explanation, colour).render(row_of(explanation, target))
     else:
         shown = displayed(explanation, unit)
         main, row = main_row(shown)
@@ -74,7 +74,10 @@ def _render(explanation: Explanation, target: int | None, unit: str | None, colo
             return
         if shown.answer is None:  # the tests belong to the output units
             yield from render_failed_test(shown, None)
-        yield from _TerminalView.of(main, colour).render(row, _TerminalView.of(shown, colour).render_parts())
+        parts = _TerminalView.of(shown, colour)
+        yield from _TerminalView.of(main, colour).render_row(row)
+        yield from parts.render_parts(output_noun(shown, explanation))
+        yield from parts.render_end(None)
 
 
 def render_facts(explanation: Explanation) -> Text:
@@ -115,16 +118,19 @@ class _TerminalView:
         shading = Shading(split_into_pieces(explanation), noun, colour)
         return cls(explanation, all_labels(explanation), noun, shading, ranks)
 
-    def render(self, target: int, parts: Iterable[RenderableType] = ()) -> Iterator[RenderableType]:
-        """Render one row, then `parts`, then warnings and provenance."""
-        yield from self._render_row(target)
-        yield from parts
+    def render(self, target: int) -> Iterator[RenderableType]:
+        """Render one row, then warnings and provenance."""
+        yield from self.render_row(target)
+        yield from self.render_end(target)
+
+    def render_end(self, target: int | None) -> Iterator[RenderableType]:
+        """Render the warnings about one row, or about the answer and its parts, and the provenance."""
         yield from (format_warning(text) for text in collect_warnings(self.explanation, target))
         yield render_facts(self.explanation)
 
     # --- one row ---
 
-    def _render_row(self, target: int) -> Iterator[RenderableType]:
+    def render_row(self, target: int) -> Iterator[RenderableType]:
         scores = self.explanation.scores[target]
         question = format_caption(question_caption(self.explanation, target))
         yield question.append(f"  {describe_probability(self.explanation, target)}".rstrip())
@@ -206,11 +212,11 @@ class _TerminalView:
 
     # --- all output units ---
 
-    def render_parts(self) -> Iterator[RenderableType]:
-        """Render the most important units of each output unit."""
+    def render_parts(self, noun: str) -> Iterator[RenderableType]:
+        """Render the most important units of each output unit, which is a `noun`."""
         why = self.explanation
         count = len(why.output)
-        yield Text(f"The answer by {context_noun(why)}s:" if why.unit != "token" else "The answer by tokens:")
+        yield Text(f"The answer by {noun}s:")
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
         table.add_column("#", justify="right", no_wrap=True)
         table.add_column("output", min_width=8, max_width=24)
@@ -225,10 +231,10 @@ class _TerminalView:
         yield table
         if why.answer is None:
             yield from render_groups(why, None)
-        for target in range(count):
-            output = CaptionPart(self.labels[len(why.input) + target], quoted=True)
-            for _, caption in what_if_captions(why, target):
-                yield format_caption([output, CaptionPart("  "), *caption])
+        else:  # the groups and the test of the answer are above, and the signs of the rows need a reason
+            yield from render_failed_test(why, None)
+        for _, caption in answer_what_if_captions(why):
+            yield format_caption(caption)
         if any(self.open_ranks[target][row.position] for target in range(count) for row in rows[target]):
             yield Text(f"{OPEN_SIGN} {OPEN_NOTE}", style="dim")
 

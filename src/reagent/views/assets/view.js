@@ -226,7 +226,7 @@ function reagentParts() {
 
   const showWarning = (caution, data, row) => {
     const sign = row.openRanking ? data.openSign : "⚠";
-    caution.textContent = row.warning && `${sign} This output ${row.warning}.`;
+    caution.textContent = row.warning && `${sign} ${row.warning}`;
     caution.classList.toggle("reagent-mild", row.openRanking);
   };
 
