@@ -158,7 +158,14 @@ def test_an_earlier_output_token_can_be_the_cause() -> None:
         table[:, 0] = 6.0 * (context[:, -1] == 5)
         return table
 
-    why = explain(ScriptedModel(WORDS, logits), "w1 w2 w3 w4", target=" w5 w0", replacer="random", probes=96)
+    why = explain(
+        ScriptedModel(WORDS, logits),
+        "w1 w2 w3 w4",
+        target=" w5 w0",
+        replacer="random",
+        probes=96,
+        attribute_target=True,
+    )
     assert why.top(1, target=1)[0].position == 4
     assert why.scores[1][4] > 0.9
 

@@ -63,7 +63,9 @@ def test_a_chat_can_be_evaluated(smollm2: HuggingFaceModel) -> None:
     messages = [{"role": "user", "content": "Name a colour."}]
     why = reagent.explain(smollm2, messages, max_new_tokens=1, **SETTINGS)
     context = make_context(smollm2, [why], EvaluationConfig())
-    assert context.tokens.protected.sum() == sum(t.protected for t in why.input) > 5
+    inputs = len(why.input)
+    assert context.tokens.protected[:inputs].sum() == sum(t.protected for t in why.input) > 5
+    assert context.tokens.protected[inputs:].all()  # only the prompt was removed
     assert context.case.output[0].logprob == pytest.approx(why.output[0].logprob, abs=1e-3)
     assert evaluate(smollm2, why, ["soft_nc", "comprehensiveness"], draws=2).result("soft_nc").value > 0
 
