@@ -181,11 +181,8 @@ def pieces_of_words(**changes: object) -> Explanation:
     cut = [Token((i,), prompt[a:b], a, b) for i, (a, b) in enumerate(spans)]
     output = [Token((7,), " To", 0, 3), Token((8,), "kyo", 3, 6), Token((9,), "!", 6, 7)]
     why = make(prompt, " Tokyo!", input=cut, output=output, important=" Ja", stderr=True)
-    scores, effects, errors = (
-        (0.1, 0.1, 0.1, 0.0, 0.3, 0.4),
-        (0.2, 0.3, 0.0, -0.5, 2.0, 1.0),
-        (0.3, 0.0, 0.0) + (0.1,) * 3,
-    )
+    scores, effects = (0.1, 0.1, 0.1, 0.0, 0.3, 0.4), (0.2, 0.3, 0.0, -0.5, 2.0, 1.0)
+    errors = (0.3, 0.0, 0.0, 0.1, 0.1, 0.1)
     fields = {
         "answer": WholeAnswer(scores, effects, errors, (), None, "settled"),
         "display_unit": "word",

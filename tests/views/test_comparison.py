@@ -264,7 +264,7 @@ def test_of_a_measured_answer_only_its_own_warning_is_shown() -> None:
 def test_a_comparison_shows_words_and_the_measured_answer() -> None:
     text = render(by_methods(pieces_of_words()))
     assert text.startswith("Why Tokyo!?")
-    assert cells(text, "Japan") == ["2", "0.700", "0.700", "0.700"]
+    assert cells(text, "Japan") == ["3", "0.700", "0.700", "0.700"]
     assert "·" not in text.partition("rank correlation")[0]
 
 

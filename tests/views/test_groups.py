@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from reagent.comparison import Comparison
-from reagent.explanation import Explanation, Group, Sufficiency, Token
+from reagent.explanation import Explanation, Group, Sufficiency, Token, WholeAnswer
 from reagent.views import comparison, terminal
 from reagent.views.groups import (
     LETTERS,
@@ -269,13 +269,18 @@ def test_a_member_links_its_group() -> None:
 
 @needs_node
 def test_the_view_reports_a_failed_test_before_the_text() -> None:
-    view = drawn(grouped(" Tokyo, and", passed=False, stopped=["insufficient"] * 3))
-    assert view.parts("failure")[0].text() == f"⚠ {NOT_SUFFICIENT}"
-    assert view.parts("caution")[0].text() == ""
-    assert view.parts("sufficiency") == []
-    assert [part.text(spoken=True) for part in view.parts("flag")] == ["not sufficient"] * 3
-    kinds = [child["kind"].split()[0] for child in view.node["children"]]
-    assert kinds.index("reagent-failure") < kinds.index("reagent-context") < kinds.index("reagent-groups")
+    why = grouped(" Tokyo, and", passed=False, stopped=["insufficient"] * 3)
+    overview = "⚠ Not sufficient for 3 of 3 output tokens (·Tokyo, ,, ·and): the most important tokens alone do not"
+    for target, failure in ((0, overview), (1, f"⚠ {NOT_SUFFICIENT}")):
+        view = drawn(why, target)
+        assert view.parts("failure")[0].text().startswith(failure)
+        assert view.parts("caution")[0].text() == ""
+        assert view.parts("sufficiency") == []
+        assert [part.text(spoken=True) for part in view.parts("flag")] == [
+            "not sufficient"
+        ] * 4  # the answer, its parts
+        kinds = [child["kind"].split()[0] for child in view.node["children"]]
+        assert kinds.index("reagent-failure") < kinds.index("reagent-context") < kinds.index("reagent-groups")
 
 
 @needs_node
@@ -291,6 +296,52 @@ def test_without_script_the_page_reports_groups_and_the_test() -> None:
     text = "".join(Reader(render_fragment(grouped(passed=False))).texts["p"])
     assert "(4) and ·Japan (11): either is enough; without both −7.9 ± 0.4 nats" in text
     assert NOT_SUFFICIENT in text
+    text = "".join(Reader(render_fragment(grouped(" Tokyo, and", passed=False))).texts["p"])
+    assert "·Japan (4) and ·Japan (11): either is enough (·Tokyo, ,, ·and)" in text
+    assert "Not sufficient for 3 of 3 output tokens" in text
+
+
+# --- the answer as a whole ---
+
+
+def measured(passed: bool = True) -> Explanation:
+    """The answer has its own groups and its own test, and the tests of its parts fail."""
+    why = grouped(" Tokyo, and", passed=False)
+    row = why[0]
+    test = replace(TEST, passed=passed, effect=TEST.effect if passed else 5.3)
+    return replace(why, answer=WholeAnswer(row.scores, row.effects, row.stderr, row.groups[:1], test, "settled"))
+
+
+def test_the_terminal_shows_the_groups_and_the_test_of_a_measured_answer() -> None:
+    text = render(measured())
+    answer, parts = text.split("The answer by tokens:")
+    assert "moved to ⟦Japan⟧ᵃ to teach" in answer
+    assert "ᵃ ·Japan (4) and ·Japan (11): either is enough; without both −7.9 ± 0.4 nats" in answer
+    assert verdict(TEST) in answer
+    assert "warning" not in answer
+    assert "either is enough" not in parts
+    assert parts.count("warning: Not sufficient for 3 of 3 output tokens") == 1  # the reason of the signs
+    lines = render(measured(passed=False)).splitlines()
+    assert lines[1].startswith("warning: Not sufficient: the 2 most important tokens alone keep only 40 %")
+
+
+@needs_node
+def test_the_view_shows_the_groups_and_the_test_of_a_measured_answer() -> None:
+    view = drawn(measured())
+    assert [part.text()[:31] for part in view.parts("group")] == ["a ·Japan (4) and ·Japan (11): ei"[:31]]
+    assert [part.text() for part in view.parts("sufficiency")] == [verdict(TEST)]
+    assert view.parts("failure")[0].text() == ""
+    assert len(view.parts("flag")) == 3
+    assert len(drawn(measured(), 1).parts("group")) == 2
+
+
+def test_a_figure_has_the_groups_and_the_test_of_a_measured_answer() -> None:
+    figure = figure_of(measured(), None)
+    assert "ufficient" not in figure.get_suptitle()
+    below = " ".join(figure.get_supxlabel().split())
+    assert verdict(TEST) in below
+    assert below.count("either is enough") == 1
+    assert "Warning: Not sufficient" in figure_of(measured(passed=False), None).get_suptitle()
 
 
 # --- PNG, LaTeX, tables ---
@@ -301,7 +352,7 @@ def figure_of(why: Explanation, target: int | None = 0) -> "Figure":
 
     figure, plot = Figure(), _Plot(why, *find_fonts())
     if target is None:
-        plot.draw_heat_map(figure)
+        plot.draw_answer(figure, _Plot(why.whole(), *find_fonts()))
     else:
         plot.draw_bars(figure, target)
     return figure

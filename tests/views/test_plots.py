@@ -9,6 +9,7 @@ import pytest
 
 from reagent.errors import FileError, InputError
 from reagent.explanation import Explanation
+from reagent.views.display import displayed
 from reagent.views.plots import save_png
 from views.samples import (
     by_sentence,
@@ -19,6 +20,7 @@ from views.samples import (
     long_prompt,
     make,
     measured_order,
+    pieces_of_words,
     with_what_if,
 )
 
@@ -54,17 +56,42 @@ def test_the_picture_shows_the_scores(tmp_path: Path) -> None:
     assert np.percentile(columns, 60) < columns.max() / 10
 
 
-def test_cells_that_do_not_exist_are_empty() -> None:
+def answer_of(why: Explanation) -> "Figure":
     from matplotlib.figure import Figure
 
     from reagent.views.plots import _Plot, find_fonts
 
-    why, figure = make(completion=" Tokyo, and she"), Figure()
-    _Plot(why, *find_fonts()).draw_heat_map(figure)
-    cells = figure.axes[0].images[0].get_array()
+    figure, fonts, shown = Figure(), find_fonts(), displayed(why)
+    _Plot(shown, *fonts).draw_answer(figure, _Plot(shown.whole(), *fonts))
+    return figure
+
+
+def test_cells_that_do_not_exist_are_empty() -> None:
+    figure = answer_of(make(completion=" Tokyo, and she"))
+    cells = figure.axes[1].images[0].get_array()
     assert cells is not None
     assert np.ma.getmaskarray(cells).sum() == 3 + 2 + 1
-    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["·Tokyo", ",", "·and", "·she"]
+    assert [label.get_text() for label in figure.axes[1].get_yticklabels()] == ["·Tokyo", ",", "·and", "·she"]
+
+
+def test_the_whole_answer_is_drawn_above_its_parts() -> None:
+    figure = answer_of(pieces_of_words())
+    bars, parts, _ = figure.axes
+    assert figure.get_suptitle() == "Why Tokyo!?  probability 54.7% per token"
+    assert bars.get_ylabel() == "score, whole answer"
+    assert [bar.get_height() for bar in bars.patches] == pytest.approx([0.1, 0.2, 0.0, 0.7])  # type: ignore[attr-defined]
+    assert [label.get_text() for label in parts.get_xticklabels()] == ["Her", "aunt", "loves", "Japan"]
+    assert [label.get_text() for label in parts.get_yticklabels()] == ["Tokyo", "!"]
+    cells = parts.images[0].get_array()
+    assert cells is not None
+    assert cells.shape == (2, 4)  # only the prompt was removed
+    assert not np.ma.getmaskarray(cells).any()
+
+
+def test_words_are_drawn_unless_tokens_are_requested(tmp_path: Path) -> None:
+    words, tokens = (save_png(pieces_of_words(), tmp_path / f"{unit}.png", unit=unit) for unit in ("word", "token"))
+    assert save_png(pieces_of_words(), tmp_path / "default.png").read_bytes() == words.read_bytes()
+    assert words.read_bytes() != tokens.read_bytes()
 
 
 def bars(why: Explanation, target: int = 0) -> "Figure":
@@ -122,13 +149,12 @@ def test_a_chat_is_drawn_without_its_template() -> None:
 
 
 def test_the_heat_map_of_a_chat_has_no_template_either() -> None:
-    from matplotlib.figure import Figure
-
-    from reagent.views.plots import _Plot, find_fonts
-
-    figure = Figure()
-    _Plot(chat(), *find_fonts()).draw_heat_map(figure)
-    assert figure.axes[0].get_xticklabels()[0].get_text() == "Answer"
+    bars, parts, _ = answer_of(chat()).axes
+    names = [label.get_text() for label in parts.get_xticklabels()]
+    assert names[0] == "Answer"
+    assert not [name for name in names if "im_" in name]
+    highest = max(bars.patches, key=lambda bar: bar.get_height())  # type: ignore[attr-defined]
+    assert names[round(highest.get_x() + 0.4)] == "·Japan"  # type: ignore[attr-defined]
 
 
 def test_the_requested_row_is_drawn(tmp_path: Path) -> None:
@@ -156,13 +182,16 @@ def test_effects_are_drawn_with_their_errors() -> None:
 
 
 def test_warnings_with_the_same_reason_are_one_line() -> None:
-    from matplotlib.figure import Figure
+    figure = answer_of(make(completion=" Tokyo, and", stopped=["unsettled"] * 3))
+    assert figure.get_supxlabel().count("Warning") == 1
+    assert "Warning: 3 of 3 output tokens: ranking still open" in figure.get_supxlabel()
 
-    from reagent.views.plots import _Plot, find_fonts
 
-    why, figure = make(completion=" Tokyo, and", stopped=["unsettled"] * 3), Figure()
-    _Plot(why, *find_fonts()).draw_heat_map(figure)
-    assert figure.get_supxlabel().count("Warning: 3 of 3 output tokens: ranking still open") == 1
+def test_a_warning_of_a_part_names_the_part() -> None:
+    why = make(completion=" Tokyo, and", stopped=["condition", "maximum", "condition"])
+    assert "Warning: ',' did not meet the stopping condition" in below(answer_of(why))
+    assert "this output" not in below(answer_of(why))
+    assert "Warning: this output did not meet the stopping condition" in below(bars(why, 1))
 
 
 def test_long_labels_are_thinned_but_the_important_ones_stay() -> None:

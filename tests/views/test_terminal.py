@@ -22,6 +22,7 @@ from views.samples import (
     make,
     measured_order,
     phrase,
+    pieces_of_words,
     units,
     with_what_if,
 )
@@ -121,6 +122,24 @@ def test_warnings_are_shown_for_what_is_on_the_screen() -> None:
     assert [line.split()[:3] for line in render(why).splitlines() if line.startswith(" !")] == [["!", "1", ","]]
 
 
+def test_a_warning_of_a_part_is_not_one_of_the_answer() -> None:
+    why = pieces_of_words()
+    assert why.answer is not None
+    one = replace(why, cost=replace(why.cost, stopped=("condition", "condition", "maximum")))
+    [line] = [line for line in render(one, width=120).splitlines() if line.startswith("warning: ")]
+    assert line.startswith("warning: '!' did not meet the stopping condition")
+    [line] = [line for line in render(replace(one, answer=None), width=120).splitlines() if "warning: " in line]
+    assert line.startswith("warning: '!' did not meet the stopping condition")
+    both = replace(one, answer=replace(why.answer, stopped="flat"))
+    lines = [line for line in render(both, width=120).splitlines() if line.startswith("warning: ")]
+    assert [line.partition("was")[0] for line in lines][0] == "warning: the answer as a whole "
+    assert [line[:13] for line in lines] == ["warning: the ", "warning: '!' "]
+    every = replace(one, cost=replace(why.cost, stopped=("maximum",) * 3, censored=2))
+    text = " ".join(render(every).split())
+    assert "warning: 2 of 2 parts of the answer: the stopping condition was not met" in text
+    assert text.count("the server did not list the target in 2 answers") == 1
+
+
 def test_warnings_with_the_same_reason_are_one_line() -> None:
     why = make(completion=" Tokyo, and she loves", stopped=["unsettled", "flat", "unsettled", "settled", "unsettled"])
     lines = [line for line in render(why, width=100).splitlines() if line.startswith("warning: ")]
@@ -188,7 +207,9 @@ def test_the_unit_is_explained_once_beside_the_numbers() -> None:
     assert render(contested()).count(note) == 1
     assert note not in render(make())
     assert note not in render(make(effects=True, effect_unit="g"))
-    assert note not in render(make(completion=" Tokyo, and", stderr=True))  # the overview shows no effects
+    answer, parts = render(make(completion=" Tokyo, and", stderr=True)).split("The answer by tokens:")
+    assert answer.count(note) == 1
+    assert "effect" not in parts.partition("rank not settled")[0]  # the parts show no effects
 
 
 def test_large_effects_keep_the_decimals_of_their_errors() -> None:
@@ -214,6 +235,53 @@ def test_brackets_do_not_separate_letters_that_join() -> None:
     prompt = "من مدينة"
     cut = [Token((i,), character, i, i + 1) for i, character in enumerate(prompt)]
     assert "من مد⟦ينة⟧" in render(make(prompt, "!", input=cut, important="ة"))
+
+
+def test_the_whole_answer_comes_first_and_words_are_merged() -> None:
+    text = render(pieces_of_words())
+    answer, parts = text.split("The answer by words:")
+    assert answer.startswith("Why Tokyo!?  probability 54.7% per token\n")
+    assert "Her aunt loves ⟦Japan⟧ ▸ Tokyo!" in answer
+    assert "strongest words (largest score 0.700)" in answer
+    table = [line.split() for line in answer.splitlines() if re.match(r" +[\d–]+ +\w+ +\d", line)]
+    assert [(row[1], row[2], row[3]) for row in table] == [
+        ("Japan", "3", "0.700"),
+        ("aunt", "1", "0.200"),
+        ("Her", "0", "0.100"),
+    ]
+    assert "+3.00 ± 0.14" in answer  # the sum of its tokens
+    assert re.findall(r"^ +(\d) +(\S+) +(\S+%) +0\.\d\d.(\w+)", parts, re.M) == [
+        ("0", "Tokyo", "29.9%", "Japan"),
+        ("1", "!", "54.7%", "Japan"),
+    ]
+    assert "·Ja" not in text
+    assert "unit word" in " ".join(text.split())
+
+
+def test_the_unit_of_the_view_can_be_chosen() -> None:
+    file = StringIO()
+    show(pieces_of_words(), console=Console(file=file, width=80), unit="token")
+    answer, parts = file.getvalue().split("The answer by tokens:")
+    assert re.search(r" pan +5 +0\.400", answer)
+    assert "·To" in parts
+    assert "Why ·To?" in render(pieces_of_words(), 0)  # a target is a token
+
+
+def test_parts_of_an_answer_to_sentences_are_tokens() -> None:
+    cut = by_sentence().input
+    text = render(make(completion=" Tokyo, and", input=cut, important=cut[0].text, unit="sentence"))
+    assert "The answer by tokens:" in text
+
+
+def test_a_contrast_in_words_keeps_its_token() -> None:
+    text = render(replace(contrast(), display_unit="word"))
+    assert "Why Tokyo and not ·Osaka?" in text
+    assert "⟦Japan⟧" in text
+
+
+def test_coarser_levels_of_a_measured_answer_are_shown() -> None:
+    for target in (None, 0):
+        assert re.search(r"^ *sentence +The spare key", render(every_kind()["words and levels"], target), re.M)
 
 
 def test_zero_scores_and_an_empty_output_have_a_message() -> None:
@@ -291,7 +359,7 @@ def test_a_chat_shows_roles_and_its_template_in_one_line() -> None:
     assert [line.strip() for line in render(chat()).splitlines() if "im_start" in line] == [template]
     assert "template" not in render(make())
     assert re.search(r"·Japan +17 ", render(chat(), 0))  # its true position
-    assert "assistant  ▸" not in render(chat())
+    assert "assistant  ▸ Tokyo, dear\n" in re.sub(" +\n", "\n", render(chat()))
 
 
 def test_the_requested_row_is_shown_in_full() -> None:
