@@ -11,7 +11,7 @@ import pytest
 import reagent
 from reagent.errors import FileError, InputError
 from reagent.evaluation import Evaluation
-from reagent.explanation import Cost, Explanation, Group, Sufficiency, Token, load
+from reagent.explanation import Cost, Explanation, Group, Level, Sufficiency, Token, load
 from reagent.schemas import generate_schema, read_schema
 from reagent.validation import check_integer, check_range
 from views.samples import every_kind
@@ -179,9 +179,12 @@ def test_a_failed_sufficiency_test_is_a_warning_once(why: Explanation) -> None:
     assert [line.split()[2] for line in both.warnings] == ["depends", "has"]
 
 
-def test_sums_over_words_have_no_groups_of_tokens(why: Explanation) -> None:
+def test_sums_over_words_name_groups_and_tests_by_words(why: Explanation) -> None:
     words = replace(why, groups=((GROUP,), ()), sufficiency=(TEST, None)).aggregate("word")
-    assert (words.groups, words.sufficiency) == ((), None)
+    assert (words.groups, words.sufficiency) == (((GROUP,), ()), (TEST, None))  # each token is a word
+    sentence = replace(why, groups=((GROUP,), ()), sufficiency=(TEST, None)).aggregate("sentence")
+    assert sentence.groups == ((), ())  # both members are in one unit
+    assert sentence.sufficiency == (replace(TEST, units=(1,)), None)
 
 
 @pytest.mark.parametrize(
@@ -208,8 +211,7 @@ def test_a_missing_file_is_one_clear_error(tmp_path: Path) -> None:
 
 
 def test_no_key_can_be_missing(why: Explanation) -> None:
-    added_later = {"unit", "levels", "messages", "what_if"}  # files of earlier versions lack them
-    for key in set(why.to_dict()) - added_later:
+    for key in set(why.to_dict()) - Explanation.ADDED_LATER:  # files of earlier versions lack these
         data = why.to_dict()
         del data[key]
         with pytest.raises(FileError):
@@ -315,11 +317,25 @@ def test_a_problem_is_named_with_its_place(why: Explanation) -> None:
 
 
 def test_fields_that_were_added_later_may_be_missing(why: Explanation) -> None:
-    data = why.to_dict()
-    for name in Explanation.ADDED_LATER:
+    level = Level("word", why.input, why.scores, None, None)
+    data = replace(why, levels=(level,)).to_dict()
+    for name in sorted(Explanation.ADDED_LATER, key=lambda name: -name.count(".")):  # fields inside others first
         *outer, last = name.split(".")
-        del (data[outer[0]] if outer else data)[last]
+        places = data[outer[0]] if outer else data
+        for place in places if isinstance(places, list) else [places]:
+            del place[last]
+        assert Explanation.from_dict(data)
     assert Explanation.from_dict(data) == replace(why, cost=replace(COST, runs=()))
+
+
+def test_a_level_without_the_answer_is_read(why: Explanation) -> None:
+    leveled = replace(why, levels=(Level("word", why.input, why.scores, None, None),))
+    data = leveled.to_dict()
+    del data["levels"][0]["answer"]
+    assert Explanation.from_dict(data) == leveled
+    del data["levels"][0]["units"]
+    with pytest.raises(FileError, match=r"'levels\[0\]\.units' is missing$"):
+        Explanation.from_dict(data)
 
 
 @pytest.mark.parametrize("name", ["explanation", "evaluation"])

@@ -276,9 +276,8 @@ def test_the_view_reports_a_failed_test_before_the_text() -> None:
         assert view.parts("failure")[0].text().startswith(failure)
         assert view.parts("caution")[0].text() == ""
         assert view.parts("sufficiency") == []
-        assert [part.text(spoken=True) for part in view.parts("flag")] == [
-            "not sufficient"
-        ] * 4  # the answer, its parts
+        flags = [part.text(spoken=True) for part in view.parts("flag")]
+        assert flags == ["not sufficient"] * 4  # of the answer and of its parts
         kinds = [child["kind"].split()[0] for child in view.node["children"]]
         assert kinds.index("reagent-failure") < kinds.index("reagent-context") < kinds.index("reagent-groups")
 
@@ -328,7 +327,8 @@ def test_the_terminal_shows_the_groups_and_the_test_of_a_measured_answer() -> No
 @needs_node
 def test_the_view_shows_the_groups_and_the_test_of_a_measured_answer() -> None:
     view = drawn(measured())
-    assert [part.text()[:31] for part in view.parts("group")] == ["a ·Japan (4) and ·Japan (11): ei"[:31]]
+    [group] = view.parts("group")
+    assert group.text().startswith("a ·Japan (4) and ·Japan (11): either is enough")
     assert [part.text() for part in view.parts("sufficiency")] == [verdict(TEST)]
     assert view.parts("failure")[0].text() == ""
     assert len(view.parts("flag")) == 3

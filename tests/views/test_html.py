@@ -25,6 +25,7 @@ from views.samples import (
     make,
     measured_order,
     phrase,
+    pieces_of_words,
     with_what_if,
 )
 
@@ -78,9 +79,12 @@ def test_the_title_is_the_question() -> None:
 
 
 def test_without_script_the_page_still_has_the_answer() -> None:
-    assert "Most important tokens. Why ·Tokyo? ·Japan 0.51" in "".join(Reader(render_fragment(make())).texts["p"])
+    assert "Why ·Tokyo? Most important tokens: ·Japan 0.51" in "".join(Reader(render_fragment(make())).texts["p"])
     text = "".join(Reader(render_fragment(by_sentence())).texts["p"])
-    assert "Most important sentences. Why ·Tokyo? My aunt moved to Japan to teach music. 0.94" in text
+    assert "Why Tokyo? Most important sentences: My aunt moved to Japan to teach music. 0.94" in text
+    text = "".join(Reader(render_fragment(pieces_of_words())).texts["p"])
+    assert "Why Tokyo!? Most important words: Japan 0.70, aunt 0.20, Her 0.10" in text
+    assert "There is no output token to explain." in "".join(Reader(render_fragment(make(completion=""))).texts["p"])
 
 
 def test_a_document_can_contain_several_fragments() -> None:
@@ -108,10 +112,19 @@ def test_data_becomes_text_never_markup() -> None:
 
 def test_the_data_have_every_row_and_its_warning() -> None:
     data = to_view_data(make(completion=" Tokyo, and", stderr=True, stopped=["condition", "maximum", "condition"]))
-    assert [len(row) for row in data["scores"]] == [data["inputs"] + t for t in range(3)]
-    assert [len(row) for row in data["stderr"]] == [len(row) for row in data["effects"]]
-    assert [bool(row["warning"]) for row in data["rows"]] == [False, True, False]
-    assert [row["probability"] for row in data["rows"]] == ["probability 54.7%"] * 3
+    whole, *rows = data["rows"]
+    assert [row["isWhole"] for row in data["rows"]] == [True, False, False, False]
+    assert [len(row["scores"]) for row in rows] == [data["inputs"] + t for t in range(3)]
+    assert [row["start"] for row in rows] == [len(row["scores"]) for row in rows]
+    assert len(whole["scores"]) == data["inputs"] == whole["start"]
+    assert whole["end"] == data["inputs"] + 3
+    for row in data["rows"]:
+        assert len(row["stderr"]) == len(row["effects"]) == len(row["scores"])
+    reason = "did not meet the stopping condition within the maximum number of steps."
+    assert [row["warning"] for row in rows] == ["", f"This output {reason}", ""]
+    assert whole["warning"] == f"',' {reason}"
+    assert [row["probability"] for row in rows] == ["probability 54.7%"] * 3
+    assert whole["probability"] == "probability 54.7% per token"
     assert data["tokens"][-1] == {"label": "·and", "short": "·and", "ids": (102,), "protected": False}
 
 
@@ -185,16 +198,34 @@ def test_notes_are_drawn_only_where_they_are_needed() -> None:
 @needs_node
 def test_an_open_ranking_is_a_milder_warning_than_a_failure() -> None:
     why = make(completion=" Tokyo, and", stderr=True, stopped=["settled", "unsettled", "flat"])
-    view = drawn(why, target=1)
-    assert [choice.text() for choice in view.parts("choice")] == ["·Tokyo", ",≈", "·and⚠"]
-    assert [choice.text(spoken=True) for choice in view.parts("choice")][1:] == [
+    view = drawn(why, target=2)
+    assert [choice.text() for choice in view.parts("choice")] == ["whole answer⚠", "·Tokyo", ",≈", "·and⚠"]
+    assert [choice.text(spoken=True) for choice in view.parts("choice")][2:] == [
         ",ranking still open",
         "·andhas a warning",
     ]
-    assert view.parts("question")[0].text() == "The output: choose a token (≈ ranking still open)"
+    assert view.parts("question")[0].text() == "The answer: choose a token (≈ ranking still open)"
     assert view.parts("caution")[0].text().startswith("≈ This output has a ranking that was still open")
-    assert drawn(why, target=2).parts("caution")[0].text().startswith("⚠ This output was made more likely by no part")
-    assert drawn(why, target=0).parts("caution")[0].text() == ""
+    assert drawn(why, target=3).parts("caution")[0].text().startswith("⚠ This output was made more likely by no part")
+    assert drawn(why, target=1).parts("caution")[0].text() == ""
+    whole = drawn(why).parts("caution")[0].text()
+    assert whole.startswith("⚠ ',' has a ranking that was still open")
+    assert "' and' was made more likely by no part" in whole
+    open_only = replace(why, cost=replace(why.cost, stopped=("settled", "unsettled", "unsettled")))
+    assert drawn(open_only).parts("caution")[0].text().startswith("≈ 2 of 3 output tokens: ranking still open")
+    assert drawn(open_only).parts("choice")[0].text() == "whole answer≈"
+
+
+@needs_node
+def test_a_measured_answer_has_only_its_own_warning() -> None:
+    why = pieces_of_words()
+    assert why.answer is not None
+    why = replace(why, cost=replace(why.cost, stopped=("settled", "settled", "flat")))
+    view = drawn(why)
+    assert [choice.text() for choice in view.parts("choice")] == ["whole answer", "Tokyo", "!⚠"]
+    assert view.parts("caution")[0].text() == ""
+    view = drawn(replace(why, answer=replace(why.answer, stopped="unsettled")))
+    assert view.parts("caution")[0].text().startswith("≈ This output has a ranking that was still open")
 
 
 @needs_node
@@ -236,7 +267,9 @@ def test_coarser_levels_are_above_the_table() -> None:
     table = rows(view.parts("levels")[0])
     assert [row[0] for row in table if row[1] == "score"] == ["paragraph", "sentence"]
     assert len(table) == 2 * (1 + 3)
-    assert table[5] == ["The spare key for the cellar is … Mary left.", "0.273", "+0.991 ± 0.063"]
+    assert table[5] == ["The spare key for the cellar is … Mary left.", "0.273", "+1.972 ± 0.125"]  # of two tokens
+    assert rows(drawn(long_prompt(), 1).parts("levels")[0])[5][1:] == ["0.273", "+0.991 ± 0.063"]
+    assert drawn(every_kind()["words and levels"], 1).parts("levels")[0].text()  # beside a measured answer
     [name] = view.parts("levels")[0].parts("row")[5].parts("label")
     assert name.node["attributes"]["title"] == NEEDLE
     assert rows(view.parts("top")[0])[0][1] == "part"
@@ -305,11 +338,15 @@ def test_a_row_of_the_table_highlights_the_character_of_its_token() -> None:
 @needs_node
 def test_the_answer_is_a_whole_character() -> None:
     output = [Token((1,), "漢", 0, 1)] * 3 + [Token((2,), "!", 1, 2)]
-    for target in range(3):
+    for target in range(1, 4):
         view = drawn(make("a", "漢!", output=output), target)
-        assert view.parts("context")[0].text() == "a漢"
-        assert view.parts("answer")[0].text() == "漢"
-    assert [token.text() for token in drawn(make("a", "漢!", output=output), 3).parts("token")] == ["a", "漢"]
+        assert view.parts("context")[0].text() == "a漢!"
+        assert [part.text() for part in view.parts("answer")] == ["漢"]
+        assert [part.text() for part in view.parts("later")] == ["!"]
+    assert [token.text() for token in drawn(make("a", "漢!", output=output), 4).parts("token")] == ["a", "漢"]
+    whole = drawn(make("a", "漢!", output=output))
+    assert [part.text() for part in whole.parts("answer")] == ["漢", "!"]
+    assert whole.parts("later") == []
 
 
 @needs_node
@@ -326,9 +363,93 @@ def test_the_view_opens_on_the_requested_row() -> None:
 @needs_node
 def test_what_if_captions_are_drawn() -> None:
     lines = drawn(with_what_if()).parts("what-if-line")
+    assert [line.text().partition("  ")[0] for line in lines] == ["·Tokyo", "·Tokyo", "·and"]
+    lines = drawn(with_what_if(), target=1).parts("what-if-line")
     assert [line.text() for line in lines] == [
         "with ·Italy instead of ·Japan: ·Rome 31.0%, ·Milan 9.0%, … (·Tokyo 0.4%)",
         "without ·capital: ·Kyoto 25.0%, … (·Tokyo 20.0%)",
     ]
     assert lines[0].node["attributes"]["data-position"] == "4"
-    assert drawn(with_what_if(), target=1).parts("what-if")[0].text() == ""
+    assert drawn(with_what_if(), target=2).parts("what-if")[0].text() == ""
+
+
+# --- the answer as a whole, in words ---
+
+
+@needs_node
+def test_the_whole_answer_comes_first_and_words_are_merged() -> None:
+    view = drawn(pieces_of_words())
+    assert view.parts("heading")[0].text() == "Why Tokyo!? (probability 54.7% per token)"
+    assert view.parts("question")[0].text() == "The answer: choose a word"
+    assert [choice.text() for choice in view.parts("choice")] == ["whole answer", "Tokyo", "!"]
+    assert view.parts("choice")[0].node["attributes"]["aria-selected"] == "true"
+    assert [part.text() for part in view.parts("token")] == ["Her", " aunt", " loves", " Japan"]
+    assert [part.text() for part in view.parts("answer")] == [" Tokyo", "!"]
+    assert [row[1:4] for row in rows(view.parts("top")[0])] == [
+        ["word", "at", "score"],
+        ["Japan", "3", "0.700"],
+        ["aunt", "1", "0.200"],
+        ["Her", "0", "0.100"],
+    ]
+    assert "Japan, score 0.700 · rank 1 of 4" in view.parts("token")[3].text(spoken=True)
+
+
+@needs_node
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_click_on_a_part_of_the_answer_chooses_it(start: int) -> None:
+    data = to_view_data(pieces_of_words())
+    kind = ".reagent-later" if start else ".reagent-answer"
+    view = draw(data, start, (kind, 0 if start else 1, "click"))
+    assert view.parts("heading")[0].text() == "Why !? (probability 54.7%)"
+    assert [choice.node["attributes"]["aria-selected"] for choice in view.parts("choice")] == ["false", "false", "true"]
+    assert [part.text() for part in view.parts("answer")] == ["!"]
+    assert view.node == draw(data, 2).node
+
+
+@needs_node
+def test_a_click_chooses_a_part_where_there_is_no_whole_answer() -> None:
+    view = draw(to_view_data(contrast()), 1, (".reagent-later", 0, "click"))
+    assert view.parts("heading")[0].text().startswith("Why ,?")
+
+
+@needs_node
+def test_an_uncertain_effect_has_a_weaker_shade() -> None:
+    def shades_of(why: Explanation) -> list[float]:
+        return [float(token.parts("ink")[0].node["style"]["--weight"]) for token in drawn(why).parts("token")]
+
+    shades = shades_of(pieces_of_words())
+    certainty = 0.2**2 / (0.2**2 + 0.3**2)  # an effect of 0.2 ± 0.3
+    assert shades[:2] == pytest.approx([certainty * 0.1 / 0.7, 0.2 / 0.7], abs=1e-3)  # the second is exact
+    assert shades[3] == pytest.approx(9 / 9.02, abs=1e-3)
+    assert shades_of(make("a b", "!", important="")) == [1.0, 1.0]  # without errors
+
+
+@needs_node
+def test_the_axis_of_the_effects_has_numbers() -> None:
+    def ticks(why: Explanation) -> list[tuple[str, str]]:
+        return [(tick.text(), tick.node["style"]["left"]) for tick in drawn(why).parts("tick")]
+
+    assert ticks(contested()) == [("0", "0%"), ("5.80", "100%")]
+    [low, zero, high] = ticks(replace(contested(), effects=((5.5, 5.4, -3.0, 0.4, 0.3),)))
+    assert (low, zero[0], high) == (("−3.30", "0%"), "0", ("5.80", "100%"))
+    # A number that would cover the 0 is left out.
+    assert [tick for tick, _ in ticks(pieces_of_words())] == ["0", "3.14"]
+    assert ticks(make(effects=True)) == []
+
+
+@needs_node
+def test_only_a_long_text_scrolls() -> None:
+    def scrolls(why: Explanation) -> bool:
+        return "reagent-scrolls" in drawn(why).parts("context")[0].node["kind"]
+
+    assert not scrolls(pieces_of_words())
+    assert not scrolls(make("Hi", "!"))
+    assert scrolls(long_prompt())
+
+
+def test_the_parts_of_an_answer_are_called_by_their_unit() -> None:
+    assert to_view_data(pieces_of_words())["outputNoun"] == "word"
+    assert to_view_data(pieces_of_words(), "token")["outputNoun"] == "token"
+    requested = to_view_data(replace(contrast(), display_unit="word"))
+    assert (requested["noun"], requested["outputNoun"]) == ("word", "token")
+    assert [row["isWhole"] for row in requested["rows"]] == [False] * 4

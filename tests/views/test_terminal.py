@@ -132,8 +132,9 @@ def test_a_warning_of_a_part_is_not_one_of_the_answer() -> None:
     assert line.startswith("warning: '!' did not meet the stopping condition")
     both = replace(one, answer=replace(why.answer, stopped="flat"))
     lines = [line for line in render(both, width=120).splitlines() if line.startswith("warning: ")]
-    assert [line.partition("was")[0] for line in lines][0] == "warning: the answer as a whole "
-    assert [line[:13] for line in lines] == ["warning: the ", "warning: '!' "]
+    assert lines[0].startswith("warning: the answer as a whole was made more likely by no part of the context")
+    assert lines[1].startswith("warning: '!' did not meet")
+    assert len(lines) == 2
     every = replace(one, cost=replace(why.cost, stopped=("maximum",) * 3, censored=2))
     text = " ".join(render(every).split())
     assert "warning: 2 of 2 parts of the answer: the stopping condition was not met" in text
