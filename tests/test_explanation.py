@@ -179,6 +179,12 @@ def test_a_failed_sufficiency_test_is_a_warning_once(why: Explanation) -> None:
     assert [line.split()[2] for line in both.warnings] == ["depends", "has"]
 
 
+def test_an_answer_of_tokens_that_were_not_explained_can_be_shown_as_a_whole(why: Explanation) -> None:
+    whole = replace(why, cost=replace(COST, stopped=("unasked", "unasked"))).whole()
+    assert whole.cost.stopped == ("unasked",)
+    assert sum(whole.scores[0]) == pytest.approx(1)
+
+
 def test_sums_over_words_name_groups_and_tests_by_words(why: Explanation) -> None:
     words = replace(why, groups=((GROUP,), ()), sufficiency=(TEST, None)).aggregate("word")
     assert (words.groups, words.sufficiency) == (((GROUP,), ()), (TEST, None))  # each token is a word

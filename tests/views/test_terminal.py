@@ -242,7 +242,7 @@ def test_the_whole_answer_comes_first_and_words_are_merged() -> None:
     text = render(pieces_of_words())
     answer, parts = text.split("The answer by words:")
     assert answer.startswith("Why Tokyo!?  probability 54.7% per token\n")
-    assert "Her aunt loves ⟦Japan⟧ ▸ Tokyo!" in answer
+    assert "Her ⟦aunt⟧ loves ⟦Japan⟧ ▸ Tokyo!" in answer
     assert "strongest words (largest score 0.700)" in answer
     table = [line.split() for line in answer.splitlines() if re.match(r" +[\d–]+ +\w+ +\d", line)]
     assert [(row[1], row[2], row[3]) for row in table] == [
