@@ -244,7 +244,7 @@ def test_the_whole_answer_comes_first_and_words_are_merged() -> None:
     assert answer.startswith("Why Tokyo!?  probability 54.7% per token\n")
     assert "Her ⟦aunt⟧ loves ⟦Japan⟧ ▸ Tokyo!" in answer
     assert "strongest words (largest score 0.700)" in answer
-    table = [line.split() for line in answer.splitlines() if re.match(r" +[\d–]+ +\w+ +\d", line)]
+    table = [line.split() for line in answer.splitlines() if re.match(r" +[\d–]+ +\w+ +\d +0\.", line)]
     assert [(row[1], row[2], row[3]) for row in table] == [
         ("Japan", "3", "0.700"),
         ("aunt", "1", "0.200"),
