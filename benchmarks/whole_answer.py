@@ -24,7 +24,8 @@ from reagent.explanation import Explanation
 from reagent.models.base import Model
 
 ANSWER = 10  # tokens
-PROMPTS = [*SHORT[:3], *MEDIUM[1:], *LONG, *(t.format(country=c) for t, c in zip(TEMPLATES, ("Italy", "Spain"), strict=False))]
+COUNTRIES = [TEMPLATES[0].format(country="Italy"), TEMPLATES[1].format(country="Spain")]
+PROMPTS = [*SHORT[:3], *MEDIUM[1:], *LONG, *COUNTRIES]
 RUNS = {
     "whole answer": {},
     "every output token": {"attribute_target": True},

@@ -5,6 +5,7 @@ each. In the prompt, the sum over the tokens of a word is not the effect of remo
 if it is given the unit.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -110,7 +111,7 @@ def _aggregate_prompt(why: Explanation, unit: str) -> Explanation:
         why.answer,
         scores=_sum_runs((why.answer.scores,), runs)[0],
         effects=None if why.answer.effects is None else _sum_runs((why.answer.effects,), runs)[0],
-        stderr=None if why.answer.stderr is None else _sum_runs((why.answer.stderr,), runs, power=2)[0],
+        stderr=None if why.answer.stderr is None else _sum_runs((why.answer.stderr,), runs, _root_of_squares)[0],
         groups=_move_groups(why.answer.groups, move),
         sufficiency=_move_test(why.answer.sufficiency, move),
     )
@@ -125,7 +126,7 @@ def _aggregate_prompt(why: Explanation, unit: str) -> Explanation:
         what_if=tuple(_move_what_if(one, why, units, move) for one in why.what_if),
         scores=_sum_runs(why.scores, runs),
         effects=None if why.effects is None else _sum_runs(why.effects, runs),
-        stderr=None if why.stderr is None else _sum_runs(why.stderr, runs, power=2),
+        stderr=None if why.stderr is None else _sum_runs(why.stderr, runs, _root_of_squares),
     )
 
 
@@ -136,10 +137,15 @@ def _runs(tokens: Sequence[Token], units: Sequence[Span], text: str) -> list[lis
     return [[i for i, _ in run] for _, run in groupby(enumerate(keys), key=lambda pair: pair[1])]
 
 
-def _sum_runs(rows: Rows, runs: Runs, power: int = 1) -> Rows:
-    """Sums over runs of the prompt's units (of squares for standard errors); columns of the output are kept."""
+def _sum_runs(rows: Rows, runs: Runs, total: Callable[[Iterable[float]], float] = sum) -> Rows:
+    """The total over each run of the prompt's units; columns of the output are kept."""
     inputs = sum(map(len, runs))
-    return tuple((*(sum(row[i] ** power for i in run) ** (1 / power) for run in runs), *row[inputs:]) for row in rows)
+    return tuple((*(total(row[i] for i in run) for run in runs), *row[inputs:]) for row in rows)
+
+
+def _root_of_squares(errors: Iterable[float]) -> float:
+    """The standard error of a sum of independent numbers."""
+    return math.hypot(*errors)
 
 
 def _move_groups(groups: Iterable[Group], move: Mover) -> tuple[Group, ...]:

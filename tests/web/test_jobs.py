@@ -139,7 +139,7 @@ def test_partial_results_have_decreasing_standard_errors(tmp_path: Path) -> None
     assert states[1].view is None
     views = [state.view for state in states if state.view is not None]
     assert views[0] is not None
-    assert sum(views[0]["stderr"][0]) > sum(views[-1]["stderr"][0])
+    assert sum(views[0]["rows"][0]["stderr"]) > sum(views[-1]["rows"][0]["stderr"])
 
 
 def test_a_late_watcher_sees_the_latest_state_first(service: Service) -> None:

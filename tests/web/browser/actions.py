@@ -45,7 +45,20 @@ def violations(page: Page) -> list[Any]:
 
 
 def choices(page: Page) -> Locator:
-    return page.get_by_role("listbox", name="Output tokens").get_by_role("option")
+    """The whole answer, then its parts."""
+    return page.get_by_role("listbox", name="Parts of the answer").get_by_role("option")
+
+
+def running_text(page: Page) -> str:
+    """The text of the prompt without the letters of groups."""
+    text = page.locator("#view .reagent-token").evaluate_all(
+        """nodes => nodes.map(node => {
+            const copy = node.cloneNode(true);
+            for (const mark of copy.querySelectorAll(".reagent-mark")) mark.remove();
+            return copy.textContent;
+        }).join("")"""
+    )
+    return str(text)
 
 
 def drop(page: Page, *files: tuple[str, str]) -> None:

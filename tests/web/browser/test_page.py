@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from views.samples import HOSTILE, PROMPT, by_methods, every_kind, grouped, make
-from web.browser.actions import bounding_box, choices, drop, fill, submit, violations, wait_until_finished
+from web.browser.actions import bounding_box, choices, drop, fill, running_text, submit, violations, wait_until_finished
 from web.browser.conftest import HOSTILE_NAME, BrowserLog, open_page, record
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -33,13 +33,15 @@ def test_the_example_is_ready_to_run(page: Page, prompt: str) -> None:
     expect(page.get_by_label("Prompt", exact=True)).to_have_value(prompt)
 
 
-def test_each_output_token_has_its_own_shading(page: Page) -> None:
+def test_the_whole_answer_comes_first_and_each_part_has_its_own_shading(page: Page) -> None:
     submit(page)
     wait_until_finished(page)
-    assert "".join(page.locator("#view .reagent-token").all_text_contents()) == PROMPT
-    expect(choices(page)).to_have_count(3)
+    assert running_text(page) == PROMPT
+    expect(choices(page)).to_have_count(4)
+    expect(choices(page).first).to_have_text("whole answer")
+    expect(choices(page).first).to_have_attribute("aria-selected", "true")
     first = weights(page)
-    assert max(map(float, first)) == 1
+    assert 0 < max(map(float, first)) <= 1
     choices(page).nth(2).click()
     expect(choices(page).nth(2)).to_have_attribute("aria-selected", "true")
     assert weights(page)[: len(first)] != first
@@ -70,7 +72,7 @@ def test_the_page_works_with_the_keyboard_alone(page: Page) -> None:
 def test_partial_results_keep_selection_and_focus(page: Page) -> None:
     submit(page, max_new_tokens="2", preset="leave-one-out", probes="4000")  # a preset that reports after each round
     expect(page.locator("#progress-bars progress[value]")).to_be_visible()
-    expect(choices(page)).to_have_count(2)
+    expect(choices(page)).to_have_count(3)
     choices(page).nth(1).click()
     page.locator("#view .reagent-token").nth(3).focus()
     before, drawn = page.locator("#progress-bars").inner_text(), page.locator("#view .reagent-top").inner_text()
@@ -131,7 +133,7 @@ def test_contrast_with_another_answer(page: Page) -> None:
     submit(page)
     wait_until_finished(page)
     token = page.locator("#view .reagent-choice .reagent-label").nth(1).inner_text()
-    choices(page).nth(1).click()
+    choices(page).nth(2).click()
     page.locator("#alternative").fill("Kyoto")
     page.get_by_role("button", name="Ask").click()
     expect(page.locator("#view .reagent-heading")).to_contain_text(f"Why {token} and not")
@@ -367,7 +369,7 @@ def test_the_page_is_accessible_and_fits_the_window(
         page,
         ("why.json", make(completion=" Tokyo, and", stderr=True, stopped=["settled", "unsettled", "flat"]).to_json()),
     )
-    expect(choices(page)).to_have_count(3)
+    expect(choices(page)).to_have_count(4)
     check("one")
     for seed, name in enumerate(("zero", "no context", "chat", "sentences", "groups", "insufficient"), start=100):
         drop(page, ("why.json", replace(every_kind()[name], seed=seed).to_json()))
