@@ -64,7 +64,7 @@ def test_the_service_returns_the_same_explanation_as_python(service: Service) ->
     assert job["explanation"]["tokens"] == expected["tokens"]
     assert (
         max(range(6), key=job["explanation"]["rows"][0]["scores"].__getitem__) == 3
-    )  # "Japan", which decides the answer
+    )  # "Japan"
 
 
 def test_an_explanation_is_available_in_every_format(service: Service) -> None:

@@ -289,6 +289,8 @@ def effect_note(explanation: Explanation, target: int) -> Caption:
     alone = " alone" if row.sufficiency else ""  # the scores of such a method also rest on joint removals
     start = CaptionPart(f"nats: removing the {noun}{alone} makes the ")
     end = "; scores also count joint removals" if alone else ""
+    if explanation.display_unit == explanation.unit and any(len(unit.ids) > 1 for unit in explanation.input):
+        end += f"; the effects of the tokens of a {noun} are added"
     other = contrast_label(explanation, target)
     if not other:
         return [start, CaptionPart(f"answer e^effect times less likely (0.7: half){end}")]

@@ -243,12 +243,13 @@ class _TerminalView:
         return FittedLabel(self.labels[row.position], number=f"{row.score:.2f}{sign}")
 
     def _format_index(self, target: int) -> str:
-        """Format the number of an output token, with a sign if it has a warning."""
+        """Format the number of the first token of an output unit, with a sign if the unit has a warning."""
+        number = sum(len(unit.ids) for unit in self.explanation.output[:target])
         if is_insufficient(self.explanation, target):
-            return f"! {target}"
+            return f"! {number}"
         if not row_warning(self.explanation, target):
-            return str(target)
-        return f"{OPEN_SIGN if has_open_ranking(self.explanation, target) else '!'} {target}"
+            return str(number)
+        return f"{OPEN_SIGN if has_open_ranking(self.explanation, target) else '!'} {number}"
 
 
 @dataclass(frozen=True)
