@@ -233,7 +233,7 @@ def test_a_prompt_of_special_tokens_alone_has_nothing_to_explain() -> None:
 def test_a_model_that_ends_at_once_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     model = local("gpt2")
     monkeypatch.setattr(model, "_generate", lambda _ids, _n: [])
-    with pytest.raises(InputError, match="give a target"):
+    with pytest.raises(InputError, match="give the text to explain as `target`"):
         model.case(PROMPT)
 
 

@@ -253,7 +253,7 @@ def test_the_whole_answer_comes_first_and_words_are_merged() -> None:
     assert "+3.00 ± 0.14" in answer  # the sum of its tokens
     assert re.findall(r"^ +(\d) +(\S+) +(\S+%) +0\.\d\d.(\w+)", parts, re.M) == [
         ("0", "Tokyo", "29.9%", "Japan"),
-        ("1", "!", "54.7%", "Japan"),
+        ("2", "!", "54.7%", "Japan"),  # the number of its token
     ]
     assert "·Ja" not in text
     assert "unit word" in " ".join(text.split())
