@@ -490,6 +490,33 @@ def lengths(results: dict[str, Any]) -> str:
     return "\n".join([*lines, ""])
 
 
+def whole_answer(results: dict[str, Any]) -> str:
+    columns = {
+        "passes": ("passes", 0),
+        "tokens read": ("tokens", 0),
+        "Spearman": ("spearman", 2),
+        "Pearson": ("pearson", 2),
+        "top 3": ("top3", 2),
+        "covered": ("covered", 2),
+    }
+    runs = {name: row for name, row in results.items() if isinstance(row, dict)}
+    table = {name: [_interval(row.get(key), digits) for key, digits in columns.values()] for name, row in runs.items()}
+    lines = [
+        "## The answer as a whole",
+        "",
+        f"`benchmarks/whole_answer.py` explains answers of ten tokens to {max(r['passes']['count'] for r in runs.values())} prompts: as a",
+        "whole, which is the default, or every output token by its whole context (`attribute_target=True`, the default before).",
+        "The effects on the whole answer are compared with exact ones: each token of the prompt is deleted alone. For every",
+        "output token, they are the sums of its rows. `top 3` is the share of the three largest exact effects among the three",
+        "largest; `covered` the share of exact effects within 1.96 standard errors. In parentheses: 95 % bootstrap intervals.",
+        "",
+        *_table("run", columns, table),
+        "",
+        f"Passes for every output token, divided by those for the whole answer: {results['ratio of passes']:.2f}.",
+    ]
+    return "\n".join([*lines, ""])
+
+
 def _table(corner: str, columns: Iterable[str], rows: dict[str, list[str]]) -> list[str]:
     """The lines of a Markdown table."""
     names = [corner, *columns]
@@ -539,6 +566,7 @@ SECTIONS = {
     "games": games,
     "intervals": intervals,
     "lengths": lengths,
+    "whole_answer": whole_answer,
     "replacers": replacers,
     "scoring": scoring,
     "inseq": inseq,
