@@ -7,7 +7,8 @@ import pytest
 
 from reagent import explain, load
 from reagent.case import Floats, Ids
-from reagent.errors import InputError
+from reagent.comparison import Comparison
+from reagent.errors import InputError, UnknownNameError
 from reagent.explanation import Explanation, Group, Sufficiency, Token, WholeAnswer
 from reagent.metrics.explained_case import case_of
 from reagent.testing import ScriptedModel
@@ -183,3 +184,56 @@ def test_a_wrong_answer_row_is_rejected() -> None:
     group = replace(GROUP, units=(0, len(why.input)))
     with pytest.raises(InputError, match="must refer to units of the prompt"):
         replace(why, answer=replace(why.answer, groups=(group,)))
+
+
+def test_an_answer_of_one_word_keeps_its_measured_row() -> None:
+    why = of_pieces()
+    assert why.scores is not None
+    one = replace(
+        why,
+        completion=" soft",
+        output=why.output[:2],
+        scores=why.scores[:2],
+        effects=None if why.effects is None else why.effects[:2],
+        stderr=None if why.stderr is None else why.stderr[:2],
+        groups=((), ()),
+        sufficiency=(None, None),
+        cost=replace(why.cost, steps=(1, 1), stopped=("flat", "flat"), runs=()),
+    )
+    words = one.aggregate("word", output=True)
+    assert [unit.text for unit in words.output] == [" soft"]
+    assert words.scores[0] == pytest.approx((0.6, 0.4))
+    assert words.cost.stopped == ("settled",)
+    assert words.sufficiency is not None
+    assert [group.units for group in words.groups[0]] == [(0, 1)]
+
+
+def test_a_failed_test_of_a_token_is_that_of_its_word() -> None:
+    failed = replace(TEST, passed=False)
+    words = replace(of_pieces(), sufficiency=(TEST, failed, TEST)).aggregate("word", output=True)
+    assert words.sufficiency is not None
+    assert [test and test.passed for test in words.sufficiency] == [False, True]
+
+
+def test_the_end_of_a_word_that_depends_on_nothing_is_no_warning() -> None:
+    why = of_pieces()
+    words = replace(why, cost=replace(why.cost, stopped=("settled", "flat", "flat"))).aggregate("word", output=True)
+    assert words.cost.stopped == ("settled", "flat")
+
+
+def test_equal_groups_of_words_are_one() -> None:
+    other = replace(GROUP, units=(1, 3), effect=5.0)
+    (group,) = replace(of_pieces(), groups=((GROUP, other), (), ())).aggregate("word").groups[0]
+    assert (group.units, group.effect) == ((0, 1), 5.0)
+
+
+def test_an_unknown_unit_of_a_view_is_an_error() -> None:
+    with pytest.raises(UnknownNameError, match="'wrd'"):
+        ask().to_html(unit="wrd")
+
+
+def test_explanations_with_other_display_units_can_be_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    words, pieces = replace(of_pieces(), display_unit="word"), replace(of_pieces(), display_unit=None)
+    for pair in ((words, pieces), (pieces, words)):
+        Comparison(pair).show()
+        assert "soft!?" in capsys.readouterr().out

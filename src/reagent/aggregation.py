@@ -36,8 +36,13 @@ def aggregate_units(explanation: Explanation, unit: str, output: bool) -> Explan
     """The explanation with the tokens of its prompt, and with `output` those of its answer, in larger units."""
     if unit not in UNITS:
         raise UnknownNameError("unit", unit, UNITS)
-    why = _aggregate_prompt(explanation, unit)
-    return _aggregate_output(why, _runs(why.output, UNITS[unit](why.completion), why.completion)) if output else why
+    why = replace(_aggregate_prompt(explanation, unit), display_unit=unit)
+    if not output:
+        return why
+    runs = _runs(why.output, UNITS[unit](why.completion), why.completion)
+    if len(runs) == 1 and why.answer is not None:  # the answer is one word, and was measured as a whole
+        return replace(whole_answer(why), what_if=tuple(one for one in why.what_if if one.target == 0))
+    return _aggregate_output(why, runs)
 
 
 def whole_answer(explanation: Explanation) -> Explanation:
@@ -75,13 +80,14 @@ def sum_up_rows(
         return None if rows is None else [rows[t] for t in explained]
 
     chosen, errors = choose(effects), choose(stderr)
+    total = None if chosen is None else _sum(chosen, inputs)
     return WholeAnswer(
         scores=_merge_scores([scores[t] for t in explained], chosen, inputs),
-        effects=None if chosen is None else _sum(chosen, inputs),
+        effects=total,
         stderr=None if errors is None else _sum(errors, inputs),
         groups=(),
         sufficiency=None,
-        stopped=_worst([stopped[t] for t in explained]),
+        stopped="flat" if total is not None and max(total) <= 0 else _worst([stopped[t] for t in explained]),
     )
 
 
@@ -151,7 +157,12 @@ def _root_of_squares(errors: Iterable[float]) -> float:
 def _move_groups(groups: Iterable[Group], move: Mover) -> tuple[Group, ...]:
     """The same groups of larger units; a group inside one unit is left out."""
     moved = ((group, tuple(sorted({move(position) for position in group.units}))) for group in groups)
-    return tuple(replace(group, units=units) for group, units in moved if len(units) > 1)
+    best: dict[tuple[tuple[int, ...], str], Group] = {}
+    for group, units in moved:
+        known = best.get((units, group.kind))
+        if len(units) > 1 and (known is None or group.effect > known.effect):
+            best[units, group.kind] = replace(group, units=units)
+    return tuple(best.values())
 
 
 def _move_test(test: Sufficiency | None, move: Mover) -> Sufficiency | None:
@@ -208,13 +219,8 @@ class _OutputRuns:
 
     def groups(self, groups: Sequence[Sequence[Group]], number: int) -> tuple[Group, ...]:
         """The groups of all tokens of a run, each once, with its largest effect."""
-        best: dict[tuple[int, ...], Group] = {}
-        tokens = self.runs[number]
-        for group in _move_groups((group for t in tokens for group in groups[t]), self.unit_of.__getitem__):
-            known = best.get(group.units)
-            if group.units[-1] < self.inputs + number and (known is None or group.effect > known.effect):
-                best[group.units] = group
-        return tuple(best.values())
+        moved = _move_groups((group for t in self.runs[number] for group in groups[t]), self.unit_of.__getitem__)
+        return tuple(group for group in moved if group.units[-1] < self.inputs + number)
 
 
 def _aggregate_output(why: Explanation, runs: Runs) -> Explanation:
@@ -230,12 +236,12 @@ def _aggregate_output(why: Explanation, runs: Runs) -> Explanation:
         effects=outputs.sums(why.effects),
         stderr=outputs.sums(why.stderr),
         groups=tuple(outputs.groups(why.groups, k) for k in range(len(runs))) if why.groups else (),
-        sufficiency=tests and tuple(_move_test(tests[run[0]], move) if len(run) == 1 else None for run in runs),
+        sufficiency=tests and tuple(_move_test(_decisive_test([tests[t] for t in run]), move) for run in runs),
         levels=tuple(_aggregate_level(level, _OutputRuns(len(level.units), runs)) for level in why.levels),
         what_if=tuple(
             replace(one, target=row_of[one.target], position=move(one.position))
             for one in why.what_if
-            if move(one.position) < inputs + row_of[one.target]
+            if one.target == runs[row_of[one.target]][0] and one.position < inputs
         ),
         cost=_merge_cost(why.cost, runs),
     )
@@ -261,8 +267,18 @@ def _merge_cost(cost: Cost, runs: Runs, stopped: str | None = None) -> Cost:
 
 
 def _worst(reasons: Sequence[str]) -> str:
-    """The first reason that is a warning, otherwise the first."""
-    return next((reason for reason in reasons if STOP_REASONS.get(reason)), reasons[0])
+    """The first reason that is a warning, otherwise the first.
+
+    A token that depends on nothing, as the end of a word, says nothing about the others.
+    """
+    telling = [reason for reason in reasons if reason not in ("flat", "empty", "unasked")] or reasons
+    return next((reason for reason in telling if STOP_REASONS.get(reason)), telling[0])
+
+
+def _decisive_test(tests: Sequence[Sufficiency | None]) -> Sufficiency | None:
+    """The first failed test of the tokens of a run; a test that passed belongs to a single token."""
+    failed = (test for test in tests if test is not None and not test.passed)
+    return next(failed, tests[0] if len(tests) == 1 else None)
 
 
 # --- several rows as one ---

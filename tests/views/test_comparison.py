@@ -231,7 +231,7 @@ def test_many_methods_are_split_into_several_tables() -> None:
 
 def test_several_output_tokens_are_compared_as_a_whole() -> None:
     text = render(by_methods(THREE))
-    assert text.startswith("Why Tokyo, and?  probability 54.7% per token\n")
+    assert text.startswith("Why “Tokyo, and”?  probability 54.7% per token\n")
     whole = THREE.whole()
     assert cells(text, "·Japan")[:2] == ["4", f"{whole.scores[0][4]:.3f}"]
     assert max(whole.scores[0]) == whole.scores[0][4]
@@ -242,7 +242,7 @@ def test_several_output_tokens_are_compared_as_a_whole() -> None:
 
 def test_the_requested_row_is_shown() -> None:
     assert render(by_methods(contrast())).startswith("Why ·Tokyo and not ·Osaka?")
-    assert render(by_methods(phrase())).startswith("Why downtown Tokyo?")
+    assert render(by_methods(phrase())).startswith("Why “downtown Tokyo”?")
 
 
 def test_warnings_name_their_method() -> None:
@@ -319,7 +319,7 @@ def test_each_method_has_a_block() -> None:
         "input-x-gradient 1 forward pass, 0.00 s",
         "random 0 forward passes, 0.00 s",
     ]
-    assert view.parts("heading")[0].text() == "Why Tokyo, and? (probability 54.7% per token)"
+    assert view.parts("heading")[0].text() == "Why “Tokyo, and”? (probability 54.7% per token)"
     assert top(block(view, 0)) == [["·Japan", "0.508"], ["My", "0.017"], ["·aunt", "0.017"]]
     assert top(block(view, 1))[0] == ["My", "0.034"]
     assert len({part.parts("context")[0].text() for part in view.parts("method")}) == 1
@@ -463,7 +463,7 @@ def test_latex_says_what_it_needs_and_what_it_shows() -> None:
     assert text.startswith(r"% Needs \usepackage{xcolor}.")
     assert r"\setlength{\fboxsep}{1pt}" in text
     assert r"{Why \textbf{\textperiodcentered{}and}?}" in text
-    assert r"{Why \textbf{Tokyo, and}?}" in latex_of(by_methods(THREE))
+    assert r"{Why \textbf{“Tokyo, and”}?}" in latex_of(by_methods(THREE))
     assert text.isascii()
 
 

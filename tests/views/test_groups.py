@@ -146,13 +146,13 @@ def test_an_overview_joins_equal_groups_and_tests() -> None:
     test = describe_sufficiency(why, None)
     assert test is not None
     assert plain_text(test.caption) == (
-        "Sufficient: the most important tokens alone lead to each of the 3 output tokens."
+        "Sufficient: the most important tokens alone lead to each of the 3 parts of the answer."
     )
     failed = describe_sufficiency(replace(why, sufficiency=(TEST, None, FAILED)), None)
     assert failed is not None
     assert not failed.passed
     assert plain_text(failed.caption) == (
-        "Not sufficient for 1 of 2 output tokens (·and): the most important tokens alone do not lead to it; "
+        "Not sufficient for 1 of 2 parts of the answer (·and): the most important tokens alone do not lead to it; "
         "something that matters was not found."
     )
 
@@ -196,7 +196,7 @@ def test_the_terminal_reports_a_failed_test_first() -> None:
     assert lines[1] == f"warning: {NOT_SUFFICIENT}"
     assert sum("warning" in line for line in lines) == 1
     overview = render(grouped(" Tokyo, and", passed=False)).splitlines()
-    assert overview[0].startswith("warning: Not sufficient for 3 of 3 output tokens (·Tokyo, ,, ·and)")
+    assert overview[0].startswith("warning: Not sufficient for 3 of 3 parts of the answer (·Tokyo, ,, ·and)")
     assert [line.split()[:2] for line in overview if line.lstrip().startswith("!")] == [["!", str(t)] for t in range(3)]
 
 
@@ -270,7 +270,9 @@ def test_a_member_links_its_group() -> None:
 @needs_node
 def test_the_view_reports_a_failed_test_before_the_text() -> None:
     why = grouped(" Tokyo, and", passed=False, stopped=["insufficient"] * 3)
-    overview = "⚠ Not sufficient for 3 of 3 output tokens (·Tokyo, ,, ·and): the most important tokens alone do not"
+    overview = (
+        "⚠ Not sufficient for 3 of 3 parts of the answer (·Tokyo, ,, ·and): the most important tokens alone do not"
+    )
     for target, failure in ((0, overview), (1, f"⚠ {NOT_SUFFICIENT}")):
         view = drawn(why, target)
         assert view.parts("failure")[0].text().startswith(failure)
@@ -297,7 +299,7 @@ def test_without_script_the_page_reports_groups_and_the_test() -> None:
     assert NOT_SUFFICIENT in text
     text = "".join(Reader(render_fragment(grouped(" Tokyo, and", passed=False))).texts["p"])
     assert "·Japan (4) and ·Japan (11): either is enough (·Tokyo, ,, ·and)" in text
-    assert "Not sufficient for 3 of 3 output tokens" in text
+    assert "Not sufficient for 3 of 3 parts of the answer" in text
 
 
 # --- the answer as a whole ---
@@ -319,7 +321,7 @@ def test_the_terminal_shows_the_groups_and_the_test_of_a_measured_answer() -> No
     assert verdict(TEST) in answer
     assert "warning" not in answer
     assert "either is enough" not in parts
-    assert parts.count("warning: Not sufficient for 3 of 3 output tokens") == 1  # the reason of the signs
+    assert parts.count("warning: Not sufficient for 3 of 3 parts of the answer") == 1  # the reason of the signs
     lines = render(measured(passed=False)).splitlines()
     assert lines[1].startswith("warning: Not sufficient: the 2 most important tokens alone keep only 40 %")
 

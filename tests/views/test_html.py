@@ -357,7 +357,7 @@ def test_the_view_opens_on_the_requested_row() -> None:
     assert view.parts("choice")[1].text() == "·Tokyo not ·Osaka"
     assert "the odds of ·Tokyo over ·Osaka" in view.parts("notes")[0].text()
     assert drawn(contrast(), target=0).parts("heading")[0].text() == "Why ·in? (probability 54.7%)"
-    assert drawn(phrase()).parts("heading")[0].text().startswith("Why downtown Tokyo?")
+    assert drawn(phrase()).parts("heading")[0].text().startswith("Why “downtown Tokyo”?")
 
 
 @needs_node

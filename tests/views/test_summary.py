@@ -91,7 +91,7 @@ def test_the_removal_is_part_of_the_provenance() -> None:
 
 def test_the_question_names_the_target() -> None:
     assert plain_text(question_caption(make(), 0)) == "Why ·Tokyo?"
-    assert plain_text(question_caption(phrase(), 1)) == "Why downtown Tokyo?"
+    assert plain_text(question_caption(phrase(), 1)) == "Why “downtown Tokyo”?"
     assert plain_text(question_caption(contrast(), 1)) == "Why ·Tokyo and not ·Osaka?"
     assert plain_text(question_caption(contrast(), 0)) == "Why ·in?"
 

@@ -364,7 +364,7 @@ def test_a_chat_shows_roles_and_its_template_in_one_line() -> None:
 
 
 def test_the_requested_row_is_shown_in_full() -> None:
-    assert "Why downtown Tokyo?  probability 54.7%" in render(phrase())
+    assert "Why “downtown Tokyo”?  probability 54.7%" in render(phrase())
     assert "in ▸ downtown Tokyo" in " ".join(render(phrase()).split())
     assert "Why ·Tokyo and not ·Osaka?  probability 54.7% against 4.5%" in render(contrast())
     assert "the odds of ·Tokyo over ·Osaka e^effect times lower" in " ".join(render(contrast()).split())

@@ -62,9 +62,7 @@ def test_the_service_returns_the_same_explanation_as_python(service: Service) ->
     expected = json.loads(json.dumps(to_view_data(why)))
     assert [row["scores"] for row in job["explanation"]["rows"]] == [row["scores"] for row in expected["rows"]]
     assert job["explanation"]["tokens"] == expected["tokens"]
-    assert (
-        max(range(6), key=job["explanation"]["rows"][0]["scores"].__getitem__) == 3
-    )  # "Japan"
+    assert max(range(6), key=job["explanation"]["rows"][0]["scores"].__getitem__) == 3  # "Japan"
 
 
 def test_an_explanation_is_available_in_every_format(service: Service) -> None:

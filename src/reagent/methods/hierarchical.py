@@ -97,7 +97,7 @@ def _protect(case: Case, units: Mask) -> Case:
 
 
 def _units_to_expand(result: LevelResult) -> Mask:
-    """The prompt units with the highest scores on average over the output, [units]."""
+    """The prompt units with the highest scores for the answer as a whole, or on average over the output, [units]."""
     case, attribution = result.case, result.attribution
     rows = attribution.scores if attribution.answer is None else attribution.answer.scores
     score = np.mean([row[: len(case.input)] for row in rows], axis=0)

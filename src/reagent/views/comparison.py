@@ -92,7 +92,7 @@ def render_fragment(comparison: Comparison) -> str:
 def to_view_data(comparison: Comparison) -> list[dict[str, Any]]:
     """Collect the data that `reagentCompare` in view.js draws, as plain JSON."""
     return [
-        {"name": name, "cost": describe_cost(why.cost), "view": html.to_view_data(why)}
+        {"name": name, "cost": describe_cost(why.cost), "view": html.to_view_data(why, _unit(comparison))}
         for name, why in zip(comparison.names, comparison, strict=True)
     ]
 
@@ -173,9 +173,14 @@ def _align(comparison: Comparison, target: int | None = None) -> _Aligned:
     if target is not None:
         row = row_of(first, target)
         return _Aligned(comparison, names, row, [(why, row) for why in comparison])
-    shown = [displayed(why) for why in comparison]
+    shown = [displayed(why, _unit(comparison)) for why in comparison]
     main, row = Comparison(tuple(main_row(why)[0] for why in shown)), main_row(shown[0])[1]
     return _Aligned(main, names, row, [annotated_row(why) for why in shown])
+
+
+def _unit(comparison: Comparison) -> str:
+    """One unit for all explanations, so that their rows are aligned."""
+    return comparison[0].display_unit or "token"
 
 
 def _spans(units: Sequence[Token]) -> tuple[tuple[int, int], ...]:

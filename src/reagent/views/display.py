@@ -1,5 +1,6 @@
 """What a view shows of an explanation: words in place of tokens, and the answer as a whole first."""
 
+from reagent.errors import UnknownNameError
 from reagent.explanation import Explanation
 from reagent.segmentation import UNITS
 
@@ -10,6 +11,8 @@ def displayed(explanation: Explanation, unit: str | None = None) -> Explanation:
     Tokens of the output become larger units too, except where one of them was requested: a phrase, or a token in
     contrast to another.
     """
+    if unit is not None and unit not in ("token", *UNITS):
+        raise UnknownNameError("unit", unit, ["token", *UNITS])
     unit = unit or explanation.display_unit
     if unit not in UNITS or explanation.unit != "token":
         return explanation

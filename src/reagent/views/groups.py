@@ -189,9 +189,9 @@ def _overview_of_tests(explanation: Explanation) -> SufficiencyText | None:
     if not failed:
         tested = "" if count == len(explanation.output) else "tested "
         return SufficiencyText(
-            True, [CaptionPart(f"Sufficient: {subject} lead to each of the {count} {tested}output tokens.")]
+            True, [CaptionPart(f"Sufficient: {subject} lead to each of the {count} {tested}parts of the answer.")]
         )
-    start = CaptionPart(f"Not sufficient for {len(failed)} of {count} output tokens (")
+    start = CaptionPart(f"Not sufficient for {len(failed)} of {count} parts of the answer (")
     them = "it" if len(failed) == 1 else "them"
     end = CaptionPart(f"): {subject} do not lead to {them}; {MISSED}")
     return SufficiencyText(False, [start, *_outputs(explanation, failed, all_labels(explanation)), end])

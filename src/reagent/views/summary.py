@@ -113,7 +113,8 @@ def contrast_label(explanation: Explanation, target: int) -> str:
 
 def question_caption(explanation: Explanation, target: int) -> Caption:
     """Write the question that the row answers."""
-    name = _quote(_target_name(explanation, target))
+    text = _target_name(explanation, target)
+    name = _quote(f"“{text}”" if len(text.split()) > 1 else text)  # a sentence has its own marks
     other = contrast_label(explanation, target)
     against = [CaptionPart(" and not "), _quote(other)] if other else []
     return [CaptionPart("Why "), name, *against, CaptionPart("?")]
@@ -165,7 +166,8 @@ def _what_if_caption(explanation: Explanation, counterfactual: WhatIf) -> Captio
             CaptionPart(f" {percent(answer.probability)}, "),
         ]
     caption.append(CaptionPart("…"))
-    if explanation.output[target].text not in [answer.text for answer in counterfactual.answers]:
+    output = explanation.output[target]  # the probability is that of its first token
+    if len(output.ids) == 1 and output.text not in [answer.text for answer in counterfactual.answers]:
         name = _quote(_target_name(explanation, target))
         caption += [CaptionPart(" ("), name, CaptionPart(f" {percent(counterfactual.probability)})")]
     return caption

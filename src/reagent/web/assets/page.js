@@ -126,7 +126,7 @@ async function showFinal(entry, view) {
   if (!entries.every((other) => other.explanation)) return;
   history.replaceState(null, "", result.addressOf("e", entries));
   if (!entries[0].request) fillForm(entries); // the service has forgotten the request
-  announce("Done: select a token of the output");
+  announce("Done: select a part of the answer");
   result.drawDownloads(entries, FORMATS);
   await Promise.all([updatePending(), updateHistory()]);
 }

@@ -72,7 +72,8 @@ export function scrollToResult() {
 // --- views ---
 
 const factOf = (view, name) => Object.fromEntries(view.facts)[name] ?? "";
-const hasSameTokens = (one, two) => JSON.stringify(one.pieces) === JSON.stringify(two.pieces);
+const hasSameTokens = (one, two) =>
+  JSON.stringify(one.pieces) === JSON.stringify(two.pieces) && one.rows.length === two.rows.length;
 
 export function drawViews(entries) {
   const ready = entries.filter(({ view }) => view);
