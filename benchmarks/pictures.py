@@ -45,6 +45,7 @@ def main() -> None:
             page = browser.new_page(viewport={"width": 1280, "height": 860})
             page.goto(server.stdout.readline().strip())
             page.get_by_label("Prompt", exact=True).fill(PROMPT)
+            page.get_by_label("Max. tokens").fill("4")
             page.get_by_role("button", name="Explain", exact=True).click()
             page.get_by_role("link", name="Link to this result").wait_for(timeout=300_000)
             page.screenshot(path=folder / "page.png")
