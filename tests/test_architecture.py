@@ -22,6 +22,8 @@ ROWS = [
     {"aggregation"},
     {"evaluation"},
     {"comparison"},
+    {"documents"},
+    {"citations"},
     {"schemas"},
     {"case"},
     {"sampling"},
@@ -42,10 +44,10 @@ ROWS = [
     {"__main__"},
 ]
 # A view knows the results and nothing of how they were made.
-RESULTS = {"explanation", "evaluation", "comparison"}
+RESULTS = {"explanation", "evaluation", "comparison", "citations"}
 VIEWS_MAY_IMPORT = {"errors", "atomic_io", "segmentation", "views", "_version"} | RESULTS
 # The methods of a result import these modules lazily. No other import may go down.
-LAZY_IMPORTS = {"explanation": {"views", "aggregation"}, "evaluation": {"views"}, "comparison": {"views"}}
+LAZY_IMPORTS = {"explanation": {"views", "aggregation"}, "evaluation": {"views"}, "comparison": {"views"}, "citations": {"views"}}
 
 
 def package_of(path: Path) -> str:
@@ -90,6 +92,7 @@ def test_views_know_only_the_explanation(path: Path) -> None:
 
 def test_the_public_names_are_exactly_these() -> None:
     intended = {
+        "Citations",
         "Comparison",
         "Evaluation",
         "Explanation",
@@ -97,6 +100,7 @@ def test_the_public_names_are_exactly_these() -> None:
         "ReagentError",
         "Token",
         "__version__",
+        "cite",
         "compare",
         "evaluate",
         "explain",

@@ -1,6 +1,6 @@
 """Which parts of my prompt made this language model say that?
 
-api/             the verbs: explain, compare, evaluate
+api/             the verbs: explain, cite, compare, evaluate
 request.py       everything that is asked, checked once
 case.py          the tokenised question
 explanation.py   the result
@@ -9,6 +9,8 @@ aggregation.py   the same in words or sentences, or for the answer as a whole
 serialization.py  its JSON
 evaluation.py    how faithful it is
 comparison.py    several methods side by side
+documents.py     documents, and the prompt that is made of them
+citations.py     where each sentence of an answer about documents comes from
 schemas/         the JSON schemas of the results
 segmentation.py  words, sentences, paragraphs
 sampling.py      balanced random designs
@@ -41,9 +43,11 @@ from typing import TYPE_CHECKING, Any
 from reagent._version import __version__
 
 if TYPE_CHECKING:
+    from reagent.api.cite import cite
     from reagent.api.compare import compare
     from reagent.api.evaluate import evaluate
     from reagent.api.explain import explain
+    from reagent.citations import Citations
     from reagent.comparison import Comparison
     from reagent.errors import InputError, ReagentError
     from reagent.evaluation import Evaluation
@@ -58,8 +62,10 @@ _MODULES = {
     "explain": "reagent.api.explain",
     "evaluate": "reagent.api.evaluate",
     "compare": "reagent.api.compare",
+    "cite": "reagent.api.cite",
     "load_model": "reagent.models",
     "load": "reagent.explanation",
+    "Citations": "reagent.citations",
     "Comparison": "reagent.comparison",
     "Evaluation": "reagent.evaluation",
     "Explanation": "reagent.explanation",
@@ -69,6 +75,7 @@ _MODULES = {
 }
 
 __all__ = [
+    "Citations",
     "Comparison",
     "Evaluation",
     "Explanation",
@@ -76,6 +83,7 @@ __all__ = [
     "ReagentError",
     "Token",
     "__version__",
+    "cite",
     "compare",
     "evaluate",
     "explain",

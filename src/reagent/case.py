@@ -203,12 +203,13 @@ class Case:
     def with_phrase(self, start: int, end: int) -> "Case":
         """Merge the output tokens that overlap characters `start` to `end` of the completion into one unit."""
         inside = [unit.start < end and unit.end > start for unit in self.output]
-        runs = groupby(
-            zip((-1 if within else i for i, within in enumerate(inside)), self.output, strict=True),
-            key=lambda pair: pair[0],
-        )
-        output = tuple(join_tokens(self.completion, [unit for _, unit in run]) for _, run in runs)
-        return replace(self, output=output, phrase=inside.index(True))
+        merged = self.with_output_groups([-1 if within else i for i, within in enumerate(inside)])
+        return replace(merged, phrase=inside.index(True))
+
+    def with_output_groups(self, groups: Sequence[int | None]) -> "Case":
+        """Merge neighbouring output units of the same group into one unit; `groups` has one entry for each."""
+        runs = groupby(zip(groups, self.output, strict=True), key=lambda pair: pair[0])
+        return replace(self, output=tuple(join_tokens(self.completion, [unit for _, unit in run]) for _, run in runs))
 
     def contrasted_with(self, token: Token, index: int) -> "Case":
         """The same case up to output unit `index`, which is contrasted with `token`."""

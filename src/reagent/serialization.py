@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Steps = tuple[int | str, ...]  # keys and indices that lead to a value inside a document
 _SCALARS = frozenset({str, int, float, bool, type(None)})
-KINDS = ("explanation", "evaluation")
+KINDS = {"explanation": "an explanation", "evaluation": "an evaluation", "citations": "a file of citations"}
 # How pydantic reads a class of results; dataclasses inside it inherit these settings.
 STRICT = {
     "extra": "forbid",
@@ -117,7 +117,7 @@ def _written(kind: type) -> dict[str, str | None]:
 def from_dict(kind: type[D], data: Any) -> D:
     """The reverse of `to_dict`. Anything but a complete document of this kind is a FileError."""
     _check_schema(kind, data)
-    noun = _noun(kind.SCHEMA)
+    noun = KINDS[_noun(kind.SCHEMA)].partition(" ")[2]
     body = {name: value for name, value in data.items() if name != "schema"}
     from pydantic import ValidationError
     from pydantic_core import to_json as dump_json
@@ -158,17 +158,17 @@ def load(kind: type[D], path: str | Path) -> D:
 
 
 def _check_schema(kind: type[Document], data: Any) -> None:
-    noun = _noun(kind.SCHEMA)
+    noun = KINDS[_noun(kind.SCHEMA)]
     if isinstance(data, list) and data and isinstance(data[0], Mapping) and "schema" in data[0]:
-        raise FileError(f"this is a comparison, not an {noun}: read it with Comparison.load")
+        raise FileError(f"this is a comparison, not {noun}: read it with Comparison.load")
     if not isinstance(data, Mapping) or "schema" not in data:
-        raise FileError(f"not an {noun}: it has no 'schema' entry (expected {kind.SCHEMA!r})")
+        raise FileError(f"not {noun}: it has no 'schema' entry (expected {kind.SCHEMA!r})")
     given = data["schema"]
     if isinstance(given, str) and given in (kind.SCHEMA, *kind.OLDER_SCHEMAS):
         return
     other = _noun(str(given))
-    if other != noun and other in KINDS:
-        raise FileError(f"this is an {other} ({given!r}), not an {noun}: read it with {other.capitalize()}.load")
+    if other != _noun(kind.SCHEMA) and other in KINDS:
+        raise FileError(f"this is {KINDS[other]} ({given!r}), not {noun}: read it with {other.capitalize()}.load")
     raise FileError(
         f"schema {given!r} is not known to reagent {__version__}, which reads "
         f"{' and '.join(map(repr, (*kind.OLDER_SCHEMAS, kind.SCHEMA)))}; "

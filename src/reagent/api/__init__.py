@@ -1,6 +1,7 @@
 """The verbs of the package, one file each; `reagent.explain` and its siblings are defined here.
 
 explain.py    explain a prompt, or a list of prompts
+cite.py       find the sources of an answer about documents
 compare.py    explain a prompt by several methods
 evaluate.py   measure how faithful an explanation is
 prepare.py    from a request and a model's tokens to the case that a method explains

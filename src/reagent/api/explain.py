@@ -305,6 +305,10 @@ class CostMeter:
     def censored(self) -> int:
         return self.meter.censored - self.before.censored
 
+    @property
+    def seconds(self) -> float:
+        return round(time.perf_counter() - self.begin, 3)
+
     def measure(self, propose: Callable[[], Proposals]) -> Proposals:
         """Make proposals and record how many passes they took."""
         before = self.meter.forward_passes
@@ -318,7 +322,7 @@ class CostMeter:
         return Cost(
             forward_passes=self.meter.forward_passes - self.before.forward_passes,
             tokens=self.meter.tokens - self.before.tokens,
-            seconds=round(time.perf_counter() - self.begin, 3),
+            seconds=self.seconds,
             proposals=self.proposals,
             probes=attribution.probes,
             stopping_tests=attribution.stopping_tests,

@@ -2,6 +2,7 @@
 
 app.py        the commands
 explain.py    reagent explain, reagent show
+cite.py       reagent cite
 compare.py    reagent compare
 evaluate.py   reagent evaluate
 bench.py      reagent bench

@@ -7,6 +7,7 @@ import typer
 from reagent._version import __version__
 from reagent.cli.bench import bench_app
 from reagent.cli.catalog import datasets, methods, metrics, models_app, replacers
+from reagent.cli.cite import cite
 from reagent.cli.compare import compare
 from reagent.cli.evaluate import evaluate
 from reagent.cli.explain import explain, show
@@ -39,6 +40,7 @@ def root(
 
 app.command()(explain)
 app.command()(show)
+app.command()(cite)
 app.command()(compare)
 app.command()(evaluate)
 app.command()(serve)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from reagent.api.cite import CiteRequest
     from reagent.models.base import Model
     from reagent.models.dry_run import DryRunModel
     from reagent.request import ExplainRequest
@@ -15,7 +16,7 @@ logger = logging.getLogger(__name__)
 LONG_RUN = 1000  # requests from which a run is announced
 
 
-def estimate(model: "Model", request: "ExplainRequest") -> str:
+def estimate(model: "Model", request: "ExplainRequest | CiteRequest") -> str:
     """A table of requests and tokens, for each way of scoring."""
     if not _is_server(model):
         passes = _run_dry(model, request).meter
@@ -31,7 +32,7 @@ def estimate(model: "Model", request: "ExplainRequest") -> str:
     return "\n".join([*lines, "and one request for the output, unless a target is given"])
 
 
-def announce(model: "Model", request: "ExplainRequest", quiet: bool) -> None:
+def announce(model: "Model", request: "ExplainRequest | CiteRequest", quiet: bool) -> None:
     """Log the cost of a long run on a server."""
     if quiet or not _is_server(model):
         return
@@ -58,12 +59,15 @@ def count_requests(model: "Model") -> Callable[[], str] | None:
     return describe
 
 
-def _run_dry(model: "Model", request: "ExplainRequest") -> "DryRunModel":
-    from reagent.api.explain import run
+def _run_dry(model: "Model", request: "ExplainRequest | CiteRequest") -> "DryRunModel":
+    from reagent.api import cite, explain
     from reagent.models.dry_run import DryRunModel
 
     stand_in = DryRunModel(model)
-    run(stand_in, request)
+    if isinstance(request, cite.CiteRequest):
+        cite.run(stand_in, request)
+    else:
+        explain.run(stand_in, request)
     return stand_in
 
 

@@ -22,6 +22,7 @@ captum_adapter.py  a model as Captum expects it
 attention.py       mean attention, attention of the last layer, attention rollout
 random.py          the random baseline
 hierarchical.py    any method from coarse to fine
+citation.py        the sources of an answer: each removed alone and kept alone
 counterfactual.py  the output under the strongest replacement
 probing.py         scoring probes in batches
 normalization.py   from effects to scores

@@ -226,6 +226,12 @@ def capability_error(model: Model, capability: type, wanted_by: str) -> Capabili
     )
 
 
+def has_chat_template(model: Model) -> bool:
+    """Whether `model` can be given a chat; a server decides that itself."""
+    tokenizer = getattr(model, "tokenizer", None)
+    return isinstance(model, HasChatTemplate) and (tokenizer is None or bool(getattr(tokenizer, "chat_template", None)))
+
+
 def find_distributions(model: Model) -> HasDistributions | None:
     """`model` if it gives whole distributions, otherwise None."""
     return model if isinstance(model, HasDistributions) else None

@@ -46,6 +46,11 @@ class DryRunModel:
     def ordinary_texts(self) -> tuple[str, ...]:
         return tuple(f" w{i}" for i in range(VOCABULARY))
 
+    @property
+    def tokenizer(self) -> object:
+        """As the model itself: it tells whether there is a chat template."""
+        return getattr(self.model, "tokenizer", None) if isinstance(self.model, HasChatTemplate) else self.model
+
     def case(self, prompt: str, target: str | None = None, max_new_tokens: int = 10) -> Case:
         make_case = getattr(self.model, "preview_case", self.model.case)
         case: Case = make_case(prompt, target, max_new_tokens)

@@ -1,4 +1,4 @@
-"""Views of explanations, comparisons and evaluations. They import only these results, and nothing that makes them.
+"""Views of explanations, comparisons, evaluations and citations. They import only these results, and nothing that makes them.
 
 text.py        readable forms of tokens: running text and labels
 display.py     what a view shows: words in place of tokens, the whole answer first
@@ -9,10 +9,11 @@ terminal.py    an explanation in the terminal
 html.py        an explanation as an HTML page or a notebook fragment
 plots.py       an explanation as a PNG figure
 latex.py       running text for LaTeX
-dataframe.py   an explanation or a comparison as a pandas table
+dataframe.py   an explanation, a comparison or citations as a pandas table
 interactions.py  an explanation as interaction values of shapiq
 comparison.py  several explanations side by side: terminal, HTML, LaTeX
 evaluation.py  an evaluation in the terminal
+citations.py   citations in the terminal and as Markdown
 notebook.py    a progress bar in a notebook
 assets/        the HTML templates, the style and the script of the HTML view
 """

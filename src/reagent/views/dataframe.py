@@ -1,7 +1,8 @@
-"""An explanation, or several to compare, as a pandas table."""
+"""An explanation, several to compare, or citations, as a pandas table."""
 
 from typing import TYPE_CHECKING, Any
 
+from reagent.citations import Citations
 from reagent.comparison import Comparison
 from reagent.errors import InputError
 from reagent.explanation import Explanation
@@ -48,6 +49,33 @@ def to_frame(explanation: Explanation) -> "pandas.DataFrame":
             "effect": pandas.Series([effects[t][i] if effects else None for t, i, _ in cells], dtype="float64"),
             "stderr": pandas.Series([errors[t][i] if errors else None for t, i, _ in cells], dtype="float64"),
             "group": pandas.Series([letters[t].get(i) for t, i, _ in cells], dtype=object),
+        }
+    )
+
+
+def citations_to_frame(citations: Citations) -> "pandas.DataFrame":
+    """Make a row for each part of the answer and each sentence, the most important first; `part` −1 is the answer."""
+    pandas = _import_pandas()
+    rows = [
+        (number, part, source, citations.sentences[source.index])
+        for number, part in ((-1, citations.whole), *enumerate(citations.parts))
+        for source in part.sentences
+    ]
+    return pandas.DataFrame(
+        {
+            "part": pandas.Series([number for number, *_ in rows], dtype="int64"),
+            "answer": pandas.Series([part.text for _, part, _, _ in rows], dtype=object),
+            "from_documents": pandas.Series([part.from_documents for _, part, _, _ in rows], dtype=bool),
+            "document": pandas.Series([citations.documents[s.document].id for *_, s in rows], dtype=object),
+            "sentence": pandas.Series([source.index for _, _, source, _ in rows], dtype="int64"),
+            "text": pandas.Series([s.text for *_, s in rows], dtype=object),
+            "importance": pandas.Series([source.importance for _, _, source, _ in rows], dtype="float64"),
+            "effect": pandas.Series([source.effect for _, _, source, _ in rows], dtype="float64"),
+            "stderr": pandas.Series([source.stderr for _, _, source, _ in rows], dtype="float64"),
+            "alone": pandas.Series([source.alone for _, _, source, _ in rows], dtype="float64"),
+            "needed": pandas.Series(["needed" in source.marks for _, _, source, _ in rows], dtype=bool),
+            "sufficient": pandas.Series(["sufficient" in source.marks for _, _, source, _ in rows], dtype=bool),
+            "redundant_with": pandas.Series([list(source.redundant_with) for _, _, source, _ in rows], dtype=object),
         }
     )
 

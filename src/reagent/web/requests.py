@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from reagent.errors import CapabilityError, InputError, UnknownNameError
 from reagent.methods import find_method, list_methods, make_method, uses_replacer
 from reagent.models._transformers import is_available_offline
-from reagent.models.base import HasChatTemplate, Model
+from reagent.models.base import Model, has_chat_template
 from reagent.removal import REMOVALS
 from reagent.replacers import find_replacer, list_replacers
 from reagent.replacers.base import required_capabilities
@@ -73,7 +73,7 @@ class ServiceOptions:
             ],
             "replacers": [{"id": name, "summary": _summarize_replacer(name)} for name in self.replacers],
             "units": ["token", *UNITS],
-            "chat": _can_chat(self.model),
+            "chat": has_chat_template(self.model),
             "limits": {name: getattr(limits, name) for name in ("prompt", "new_tokens", "probes", "queue", "seconds")},
         }
 
@@ -99,7 +99,7 @@ class ServiceOptions:
         request.check_model(self.model)
         if replacer not in self.replacers:
             raise UnknownNameError("replacer of this service", replacer, self.replacers)
-        if body.messages is not None and not _can_chat(self.model):
+        if body.messages is not None and not has_chat_template(self.model):
             raise CapabilityError(f"{self.model.info['id']!r} has no chat template: give a plain prompt")
         return request
 
@@ -184,8 +184,3 @@ def _can_replace(name: str, model: Model) -> bool:
 
 def _summarize_replacer(replacer: str) -> str:
     return "the best available replacer" if replacer == "auto" else find_replacer(replacer).summary
-
-
-def _can_chat(model: Model) -> bool:
-    tokenizer = getattr(model, "tokenizer", None)
-    return isinstance(model, HasChatTemplate) and (tokenizer is None or bool(getattr(tokenizer, "chat_template", None)))

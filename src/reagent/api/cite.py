@@ -1,0 +1,339 @@
+"""`cite`: from a question and documents to an answer with its sources."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from reagent.api.explain import CostMeter
+from reagent.api.prepare import stream_to
+from reagent.case import Case
+from reagent.citations import (
+    AnswerPart,
+    CitationCost,
+    Citations,
+    PrunedContext,
+    Redundancy,
+    Screening,
+    Sentence,
+    Source,
+)
+from reagent.documents import (
+    DOCUMENT_TEMPLATE,
+    PLAIN_ENDING,
+    TEMPLATE,
+    Document,
+    Layout,
+    check_templates,
+    layout_prompt,
+    read_documents,
+)
+from reagent.errors import InputError
+from reagent.explanation import Token
+from reagent.methods.base import ProgressCallback, no_progress
+from reagent.methods.citation import PRUNED_NATS, PRUNED_SHARE, SourceSearch
+from reagent.methods.probe_set import ProbeSet
+from reagent.models.base import HasChatTemplate, Model, has_chat_template
+from reagent.models.load import load_model
+from reagent.removal import check_removal, make_remover, require_removal
+from reagent.replacers import Replacer, choose_automatic, make_replacer
+from reagent.replacers.base import no_proposals
+from reagent.request import LARGEST_SEED, check_texts, check_whole
+from reagent.segmentation import assign, split_sentences
+
+MAX_NEW_TOKENS = 64
+EXTRA_PROBES = 64  # for redundant sources and the smallest context
+
+
+@dataclass(frozen=True, kw_only=True)
+class CiteRequest:
+    """A checked request. `build` makes one from user input."""
+
+    question: str
+    documents: tuple[Document, ...]
+    answer: str | None
+    template: str
+    document_template: str
+    max_new_tokens: int
+    removal: str
+    replacer: str | Replacer | None
+    probes: int | None
+    seed: int
+
+    @classmethod
+    def build(
+        cls,
+        question: str,
+        documents: Any,
+        *,
+        answer: str | None = None,
+        template: str = TEMPLATE,
+        document_template: str = DOCUMENT_TEMPLATE,
+        max_new_tokens: int = MAX_NEW_TOKENS,
+        removal: str | None = None,
+        replacer: str | Replacer = "auto",
+        probes: int | None = None,
+        seed: int = 0,
+    ) -> "CiteRequest":
+        """Check every argument of `reagent.cite`."""
+        check_texts(question=question, answer=answer)
+        if not question.strip():
+            raise InputError("the question is empty: give some text")
+        if answer is not None and not answer.strip():
+            raise InputError("`answer` is empty: give some text, or leave it out and the model writes it")
+        check_templates(template, document_template)
+        chosen = removal or ("delete" if replacer == "auto" else "replace")
+        check_removal(chosen)
+        if chosen != "replace" and replacer != "auto":
+            raise InputError(
+                f"removal {chosen!r} replaces nothing: leave out the replacer, or choose removal 'replace'"
+            )
+        if chosen == "replace" and replacer != "auto":
+            make_replacer(replacer)
+        return cls(
+            question=question,
+            documents=read_documents(documents),
+            answer=None if answer is None else answer.strip(),
+            template=template,
+            document_template=document_template,
+            max_new_tokens=check_whole("max_new_tokens", max_new_tokens, 1),
+            removal=chosen,
+            replacer=replacer if chosen == "replace" else None,
+            probes=None if probes is None else check_whole("probes", probes, 1),
+            seed=check_whole("seed", seed, 0, LARGEST_SEED),
+        )
+
+    def layout(self, documents: Sequence[Document] | None = None) -> Layout:
+        """The prompt of these documents, by default of all."""
+        chosen = self.documents if documents is None else documents
+        return layout_prompt(self.question, chosen, self.template, self.document_template)
+
+
+def cite(
+    model: Any,
+    question: str,
+    documents: Any,
+    answer: str | None = None,
+    *,
+    template: str = TEMPLATE,
+    document_template: str = DOCUMENT_TEMPLATE,
+    max_new_tokens: int = MAX_NEW_TOKENS,
+    removal: str | None = None,
+    replacer: str | Replacer = "auto",
+    probes: int | None = None,
+    seed: int = 0,
+    on_progress: ProgressCallback | None = None,
+    on_answer: Callable[[str], None] | None = None,
+) -> Citations:
+    """Which documents and sentences does the answer of `model` to `question` come from?
+
+    Args:
+        model: what `load_model` returns, or anything that it accepts.
+        question: the question.
+        documents: a list of texts, a mapping of ids to texts, or a list of objects with a text, such as documents of
+            LangChain (`page_content`), LlamaIndex (`text`) or Haystack (`content`).
+        answer: explain this answer instead of the model's own.
+        template: the prompt, with the fields `{documents}` and `{question}`. A model with a chat template reads it
+            as a message of the user.
+        document_template: one document in the prompt, with the fields `{text}`, `{number}` and `{id}`.
+        max_new_tokens: maximum length of the model's own answer.
+        removal: "delete" (the default), "mask" or "replace": how sentences are removed.
+        replacer: for removal "replace": an id of `reagent replacers`, or an instance.
+        probes: at most this number of probes; by default, every sentence is removed alone and kept alone.
+        seed: for all random draws.
+        on_progress: called with a `Progress`.
+        on_answer: called with the answer before its sources are measured.
+
+    >>> from reagent.testing import ScriptedModel
+    >>> words = "Ann Bob left. slept. Who? Document 1: 2: Answer:".split()
+    >>> knows = lambda ids: ((ids[:, :-1] == 0) & (ids[:, 1:] == 2)).any(1)  # "Ann left."
+    >>> scripted = ScriptedModel(words, lambda ids: 9.0 * knows(ids)[:, None] * (np.arange(9) == 0))
+    >>> citations = cite(scripted, "Who?", ["Bob slept.", "Ann left."], "Ann", template="{documents} {question}")
+    >>> [citations.documents[source.index].text for source in citations.whole.documents]
+    ['Ann left.', 'Bob slept.']
+    """
+    request = CiteRequest.build(
+        question,
+        documents,
+        answer=answer,
+        template=template,
+        document_template=document_template,
+        max_new_tokens=max_new_tokens,
+        removal=removal,
+        replacer=replacer,
+        probes=probes,
+        seed=seed,
+    )
+    return run(load_model(model), request, on_progress, on_answer)
+
+
+def run(
+    model: Model,
+    request: CiteRequest,
+    on_progress: ProgressCallback | None = None,
+    on_answer: Callable[[str], None] | None = None,
+) -> Citations:
+    """Answer a checked request."""
+    require_removal(model, request.removal, "cite")
+    layout = request.layout()
+    case, offset = _read(stream_to(model, on_answer), layout.prompt, request.answer, request.max_new_tokens)
+    if on_answer is not None:
+        on_answer(case.completion.strip())
+    meter = CostMeter(model)
+    proposing, measuring = np.random.default_rng(request.seed).spawn(2)
+    case = case.without_output_removal().with_logprobs(model)
+    replacer = _make_replacer(request, model)
+    proposals = meter.measure(lambda: replacer.propose(model, case, proposing)) if replacer else no_proposals(case)
+    grouped, sentence_of = _group(case, layout, offset)
+    remover = make_remover(request.removal, model, grouped, proposals.grouped(grouped, measuring))
+    sentences = [sentence_of[unit] for unit in remover.free]  # of each free unit
+    documents: list[list[int]] = [[] for _ in request.documents]
+    for unit, sentence in enumerate(sentences):
+        documents[layout.sentences[sentence].document].append(unit)
+    most = 1 + 2 * len(sentences) + 2 * len(documents) + EXTRA_PROBES
+    draws = 3 if remover.is_random else 1
+    probes = ProbeSet(remover, grouped, request.probes or most * draws, measuring, on_progress or no_progress)
+    search = SourceSearch(probes, documents)
+    search.run()
+    builder = _Builder(request, layout, grouped, search, sentences)
+    pruned = _prune(model, request, builder, case)
+    return builder.build(model, replacer, case.prompt, pruned, meter)
+
+
+def _read(model: Model, prompt: str, answer: str | None, max_new_tokens: int) -> tuple[Case, int]:
+    """Prompt and answer as tokens, and where the prompt begins in the text that the model reads."""
+    if has_chat_template(model):
+        assert isinstance(model, HasChatTemplate)
+        case = model.chat([{"role": "user", "content": prompt}], answer, max_new_tokens)
+        offset = case.messages[-1].start
+        if case.prompt[offset : offset + len(prompt)].rstrip() != prompt.rstrip():
+            raise InputError("the chat template changes the text of the message: give another `template`")
+        return case, offset
+    target = None if answer is None else f" {answer}"
+    return model.case(prompt + PLAIN_ENDING, target, max_new_tokens), 0
+
+
+def _group(case: Case, layout: Layout, offset: int) -> tuple[Case, dict[int, int]]:
+    """The case with the sentences of documents and answer as units, and the sentence of each input unit."""
+    spans = [(start + offset, end + offset) for start, end in layout.spans]
+    groups = assign([(token.start, token.end) for token in case.input], spans, case.prompt)
+    outputs = assign(
+        [(token.start, token.end) for token in case.output], split_sentences(case.completion), case.completion
+    )
+    grouped = case.grouped(groups).with_output_groups(outputs)
+    starts = grouped.unit_starts[: len(grouped.input)].tolist()
+    first_token = np.cumsum([0, *(len(token.ids) for token in case.input)]).tolist()
+    group_at = dict(zip(first_token, groups, strict=False))
+    sentence_of = {unit: group for unit, start in enumerate(starts) if (group := group_at[start]) is not None}
+    return grouped, sentence_of
+
+
+def _make_replacer(request: CiteRequest, model: Model) -> Replacer | None:
+    if request.replacer is None:
+        return None
+    return make_replacer(choose_automatic(model) if request.replacer == "auto" else request.replacer)
+
+
+def _prune(model: Model, request: CiteRequest, builder: "_Builder", case: Case) -> PrunedContext:
+    """The smallest context, and what the answer loses in the prompt that is made of it."""
+    units = builder.search.prune(builder.logprob)
+    kept = [builder.sentences[unit] for unit in units]
+    documents = _keep_sentences(request.documents, builder.layout, kept)
+    prompt = request.layout(documents).prompt
+    shorter, _ = _read(model, prompt, case.completion.strip(), request.max_new_tokens)
+    effect = builder.logprob - sum(token.logprob or 0.0 for token in shorter.with_logprobs(model).output)
+    total = builder.search.total(builder.search.whole).drop
+    again = None
+    if request.answer is None and not _only_counts(model):
+        again = _read(model, prompt, None, request.max_new_tokens)[0].completion.strip()
+    allowed = max(2 * PRUNED_SHARE * total, 2 * PRUNED_NATS)
+    return PrunedContext(documents, tuple(kept), effect, effect <= allowed, again)
+
+
+def _keep_sentences(documents: Sequence[Document], layout: Layout, kept: Sequence[int]) -> tuple[Document, ...]:
+    texts: dict[int, str] = {}
+    for i in kept:
+        number, start, end = layout.sentences[i]
+        texts[number] = texts.get(number, "") + documents[number].text[start:end]
+    return tuple(Document(documents[number].id, text.strip()) for number, text in texts.items())
+
+
+@dataclass(frozen=True)
+class _Builder:
+    """Makes Citations from what was measured."""
+
+    request: CiteRequest
+    layout: Layout
+    case: Case  # its units are sentences
+    search: SourceSearch
+    sentences: Sequence[int]  # of each free unit
+    screening: Screening | None = None
+
+    @property
+    def logprob(self) -> float:
+        """Log-probability of the whole answer."""
+        return float(self.case.values.sum())
+
+    def build(
+        self, model: Model, replacer: Replacer | None, prompt: str, pruned: PrunedContext, meter: CostMeter
+    ) -> Citations:
+        texts = [self.request.documents[s.document].text[s.start : s.end] for s in self.layout.sentences]
+        before, after = meter.before, meter.meter
+        return Citations(
+            question=self.request.question,
+            answer=self.case.completion.strip(),
+            prompt=prompt,
+            documents=self.request.documents,
+            sentences=tuple(Sentence(*s, text) for s, text in zip(self.layout.sentences, texts, strict=True)),
+            whole=self._part(self.search.whole, self.case.output, self.logprob),
+            parts=tuple(
+                self._part(t, [unit], float(value))
+                for t, (unit, value) in enumerate(zip(self.case.output, self.case.values, strict=True))
+            ),
+            pruned=pruned,
+            screening=self.screening,
+            model=model.info,
+            removal=self.request.removal,
+            replacer=None if replacer is None else replacer.info,
+            seed=self.request.seed,
+            cost=CitationCost(
+                forward_passes=after.forward_passes - before.forward_passes,
+                tokens=after.tokens - before.tokens,
+                seconds=meter.seconds,
+                requests=after.requests - before.requests,
+            ),
+        )
+
+    def _part(self, target: int, units: Sequence[Token], logprob: float) -> AnswerPart:
+        measured = self.search.part(target, logprob)
+        text = self.case.completion[units[0].start : units[-1].end]
+        skipped = len(self.case.completion) - len(self.case.completion.lstrip())
+        start = units[0].start - skipped + len(text) - len(text.lstrip())
+        return AnswerPart(
+            start=start,
+            end=start + len(text.strip()),
+            text=text.strip(),
+            logprob=logprob,
+            total=measured.total.drop,
+            total_stderr=measured.total.stderr,
+            from_documents=measured.from_documents,
+            documents=measured.documents,
+            sentences=tuple(self._renumber(source) for source in measured.sentences),
+            redundancies=tuple(
+                Redundancy(tuple(self.sentences[i] for i in r.sentences), r.effect, r.stderr)
+                for r in measured.redundancies
+            ),
+        )
+
+    def _renumber(self, source: Source) -> Source:
+        """With indices of sentences instead of free units."""
+        partners = tuple(self.sentences[i] for i in source.redundant_with)
+        return replace(source, index=self.sentences[source.index], redundant_with=partners)
+
+
+def _only_counts(model: Model) -> bool:
+    """Whether this model stands in for another to count passes."""
+    from reagent.models.dry_run import DryRunModel
+
+    return isinstance(model, DryRunModel)

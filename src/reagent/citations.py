@@ -1,0 +1,262 @@
+"""Citations: which documents and sentences an answer comes from, sentence by sentence.
+
+Everything is measured on the log-probability of a part of the answer: a sentence, or the answer as a whole.
+
+- `total`: what the part loses when all documents are removed. If this is little, the part is not from the documents.
+- `effect` of a source: what the part loses when this source alone is removed. If this is much, the source is *needed*.
+- `alone` of a source: what the part gains when this source is the only one that is kept. If this is most of `total`,
+  the source is *sufficient*.
+- *redundant* sources: each is sufficient, none is needed, and without all of them the part loses much.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from reagent import serialization
+from reagent._version import __version__
+from reagent.atomic_io import atomic_write
+from reagent.documents import Document
+from reagent.errors import InputError
+from reagent.explanation import Info, StandardError
+from reagent.explanation_parts import Score
+from reagent.serialization import Count, JsonSchema
+
+if TYPE_CHECKING:
+    import pandas
+
+Mark = Literal["needed", "sufficient", "redundant"]
+FEW_MARKS = 0.3  # importance from which a source is cited although it has no mark, if no other has one
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of a document."""
+
+    document: Count
+    """Index of the document."""
+    start: Count
+    end: Count
+    text: str
+    """Characters `start` to `end` of the document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A sentence or a document as a source of one part of the answer. Numbers that were not measured are null."""
+
+    index: Count
+    """Index of the sentence or of the document."""
+    importance: Score
+    """From 0 to 1: the mean of `effect` and `alone` as shares of `total`."""
+    effect: float | None
+    """What the part loses when this source alone is removed, in nats."""
+    stderr: StandardError | None
+    alone: float | None
+    """What the part gains when only this source is kept, relative to no source at all, in nats."""
+    alone_stderr: StandardError | None
+    marks: tuple[Mark, ...]
+    redundant_with: tuple[Count, ...]
+    """Indices of sources that say the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Redundancy:
+    """Sentences that say the same: each is sufficient, and none is needed."""
+
+    sentences: Annotated[tuple[Count, ...], JsonSchema(minItems=2)]
+    effect: float
+    """What the part loses when all of them are removed."""
+    stderr: StandardError | None
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPart:
+    """A sentence of the answer, or the answer as a whole, and its sources."""
+
+    start: Count
+    end: Count
+    text: str
+    """Characters `start` to `end` of the answer."""
+    logprob: float
+    """Log-probability with all documents, in nats."""
+    total: float
+    """What the part loses when all documents are removed, in nats."""
+    total_stderr: StandardError | None
+    from_documents: bool
+    """False if removing all documents changes little: the model knows the answer, or invents it."""
+    documents: tuple[Source, ...]
+    """The most important first."""
+    sentences: tuple[Source, ...]
+    """The most important first."""
+    redundancies: tuple[Redundancy, ...] = ()
+
+    @property
+    def cited(self) -> tuple[Source, ...]:
+        """The sentences that the part rests on: those with a mark, otherwise those of clear importance."""
+        if not self.from_documents:
+            return ()
+        marked = tuple(source for source in self.sentences if source.marks)
+        return marked or tuple(source for source in self.sentences if source.importance >= FEW_MARKS)
+
+    def source(self, sentence: int) -> Source:
+        """The entry of a sentence."""
+        return next(source for source in self.sentences if source.index == sentence)
+
+
+@dataclass(frozen=True, slots=True)
+class Screening:
+    """Which sentences were set aside before single ones were measured, and what all of them are worth."""
+
+    discarded: tuple[Count, ...]
+    effect: float
+    """What the answer loses when all discarded sentences are removed, in nats."""
+    passed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PrunedContext:
+    """The smallest context that was found to keep the answer."""
+
+    documents: tuple[Document, ...]
+    """The documents with only the kept sentences; documents without any are left out."""
+    sentences: tuple[Count, ...]
+    effect: float
+    """What the answer loses in the prompt of these documents, in nats."""
+    keeps_answer: bool
+    """Whether that is little."""
+    answer: str | None
+    """What the model answers to this prompt; null if the answer was given, or if the model was not asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class CitationCost:
+    """The work that citations took, without loading the model and without writing the answer."""
+
+    forward_passes: Count
+    tokens: Count
+    seconds: Annotated[float, JsonSchema(minimum=0)]
+    requests: Count = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Citations:
+    """An answer to a question about documents, and where each of its sentences comes from."""
+
+    __pydantic_config__: ClassVar = serialization.STRICT
+    SCHEMA: ClassVar = "reagent.citations/1"
+    OLDER_SCHEMAS: ClassVar = dict[str, frozenset[str]]()
+    ADDED_LATER: ClassVar = frozenset[str]()
+
+    version: str = __version__
+    """Version of reagent that made the citations."""
+    created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    question: str
+    answer: str
+    prompt: str
+    """The whole text before the answer, as the model saw it."""
+    documents: Annotated[tuple[Document, ...], JsonSchema(minItems=1)]
+    sentences: Annotated[tuple[Sentence, ...], JsonSchema(minItems=1)]
+    """The sentences of all documents, in order."""
+    whole: AnswerPart
+    """The answer as a whole."""
+    parts: Annotated[tuple[AnswerPart, ...], JsonSchema(minItems=1)]
+    """The sentences of the answer."""
+    pruned: PrunedContext
+    screening: Screening | None
+    """Null if every sentence was measured."""
+    model: Annotated[Info, JsonSchema(required=["id", "revision", "dtype", "backend"])]
+    removal: str
+    """How sources are removed: delete, mask or replace."""
+    replacer: Info | None
+    seed: int
+    cost: CitationCost
+
+    def prune(self) -> PrunedContext:
+        """The smallest context that was found to keep the answer, and the check that it does."""
+        return self.pruned
+
+    def part(self, index: int | None = None) -> AnswerPart:
+        """A sentence of the answer, or the answer as a whole."""
+        if index is None:
+            return self.whole
+        try:
+            return self.parts[index]
+        except IndexError:
+            raise InputError(f"the answer has {len(self.parts)} sentences, numbered from 0; got {index}") from None
+
+    def footnotes(self) -> dict[int, int]:
+        """The number of each cited sentence, from 1, in the order in which the answer cites them."""
+        cited = (source.index for part in self.parts for source in part.cited)
+        return {sentence: number for number, sentence in enumerate(dict.fromkeys(cited), 1)}
+
+    # --- JSON ---
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form, as plain lists and dictionaries."""
+        return serialization.to_dict(self)
+
+    def to_json(self, indent: int | None = None) -> str:
+        return serialization.to_json(self, indent)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the JSON form to a file. The file is written completely or not at all."""
+        return atomic_write(path, self.to_json() + "\n")
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Citations":
+        """The reverse of `to_dict`. Anything but complete citations of this schema is a FileError."""
+        return serialization.from_dict(cls, data)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Citations":
+        """Read citations from a JSON file."""
+        return serialization.load(cls, path)
+
+    # --- views (imported lazily: this module does not depend on them) ---
+
+    def show(self) -> None:
+        """Print the answer with its sources to the terminal."""
+        from reagent.views.citations import show
+
+        show(self)
+
+    def to_markdown(self, path: str | Path | None = None) -> str:
+        """The answer with numbered footnotes, as Markdown; also written to `path` if given."""
+        from reagent.views.citations import render_markdown
+
+        return _write(render_markdown(self), path)
+
+    def to_html(self, path: str | Path | None = None) -> str:
+        """One self-contained HTML page; also written to `path` if given."""
+        from reagent.views.citations_page import render_page
+
+        return _write(render_page(self), path)
+
+    def to_frame(self) -> "pandas.DataFrame":
+        """A table with a row for each part of the answer and each sentence of the documents."""
+        from reagent.views.dataframe import citations_to_frame
+
+        return citations_to_frame(self)
+
+    def _repr_html_(self) -> str:
+        from reagent.views.citations_page import render_fragment
+
+        return render_fragment(self)
+
+    def __repr__(self) -> str:
+        cited = ", ".join(self.documents[self.sentences[i].document].id for i in self.footnotes())
+        return f"<Citations of {self.answer!r} on {self.model.get('id')}: {cited or 'not from the documents'}>"
+
+
+def by_importance(sources: Sequence[Source]) -> tuple[Source, ...]:
+    """The sources, the most important first."""
+    return tuple(sorted(sources, key=lambda source: -source.importance))
+
+
+def _write(text: str, path: str | Path | None) -> str:
+    if path is not None:
+        atomic_write(path, text)
+    return text
