@@ -6,6 +6,7 @@ longra.py           relations between words, with a distractor in between; the n
 longra_repeated.py  the same with the word mentioned two or three times
 tellmewhy.py        short stories, each with a question why
 wikibio.py          the beginnings of biographies
+passages.py         questions about documents, with the sentences that answer them
 user_files.py       a user's own prompts
 filters.py          the examples that suit a model
 readers.py          rows of JSONL, CSV and Parquet files
