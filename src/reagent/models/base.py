@@ -205,6 +205,21 @@ class HasAttentionMask(Protocol):
         ...
 
 
+@runtime_checkable
+class HidesPrefix(Protocol):
+    """Hides parts of a text that it has read already (used by screening.py)."""
+
+    def score_hidden(self, sequence: Ids, hidden: Mask, positions: Ids, targets: Ids) -> TargetScores | None:
+        """As `Model.score` of one sequence, in which each row of `hidden` [rows, prefix] hides some of the prefix.
+
+        The prefix is read once. The tokens after it are read again for each row, with no attention to the hidden
+        tokens of the prefix. The other tokens of the prefix have read the hidden ones, so that a row approximates
+        `HasAttentionMask.score_masked` at a small part of its cost. All `positions` come after the prefix. None if
+        this network has no plain keys and values, or takes no attention mask and positions.
+        """
+        ...
+
+
 # --- checks before any work starts ---
 
 

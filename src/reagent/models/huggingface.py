@@ -226,6 +226,22 @@ class HuggingFaceModel:
             logprob[batch.rows], rank[batch.rows] = _logprob_and_rank(logits, self._adapter.tensor(targets))
         return TargetScores(logprob, rank.astype(np.int64))
 
+    def score_hidden(self, sequence: Ids, hidden: Mask, positions: Ids, targets: Ids) -> TargetScores | None:
+        if self.missing_inputs & {"attention_mask", "position_ids"}:
+            return None
+        begin, end = hidden.shape[1], int(positions.max())  # the last target itself is never read
+        assert begin < positions.min(), "a prediction cannot be read off the prefix"
+        with self._lock, torch.inference_mode():
+            is_known = self._prefix.holds(sequence[:begin])
+            prefix = self._prefix.read(sequence[:begin], keep=False)
+            if prefix is None:
+                return None
+            self.meter.add(0 if is_known else 1, begin)
+            self.meter.add(len(hidden), end - begin)
+            keep = np.concatenate([~hidden, np.ones((len(hidden), end - begin), dtype=np.bool_)], axis=1)
+            sequences = np.tile(sequence, (len(hidden), 1))
+            return internals.score_masked(self._adapter, sequences, keep, positions, targets, prefix)
+
     @property
     def _pass_cost(self) -> float:
         worth_it = self._prefix.can_share and self._adapter.device.type == "cpu"  # a GPU prefers large batches

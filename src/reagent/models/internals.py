@@ -8,6 +8,7 @@ import torch
 from reagent.case import Case, Floats, Ids, Mask, TargetScores
 from reagent.models.base import Singles
 from reagent.models.network import Network
+from reagent.models.prefix_cache import COPIES, SharedPrefix
 
 GRADIENT_MEMORY = 8  # how many times the memory of a forward pass its gradient takes
 
@@ -27,16 +28,22 @@ def compute_distributions(network: Network, text: Ids | Singles, positions: Ids)
     return np.concatenate(rows)
 
 
-def score_masked(network: Network, sequences: Ids, keep: Mask, positions: Ids, targets: Ids) -> TargetScores:
-    """As `Model.score`, of the tokens that `keep` [rows, length] leaves visible."""
+def score_masked(
+    network: Network, sequences: Ids, keep: Mask, positions: Ids, targets: Ids, prefix: SharedPrefix | None = None
+) -> TargetScores:
+    """As `Model.score`, of the tokens that `keep` [rows, length] leaves visible; all rows continue `prefix`."""
     assert keep[:, positions - 1].all(), "a prediction cannot be read off a masked token"
     length = int(positions.max())  # the last target itself is never read
     ids, mask = network.tensor(sequences[:, :length]), network.tensor(keep[:, :length])
     before, wanted = network.tensor(positions - 1), network.tensor(targets)
+    rows = network.rows_at_once(length, len(positions))
+    if prefix is not None:
+        rows = network.rows_at_once(length - prefix.get_seq_length(), len(positions))
+        rows = max(1, min(rows, COPIES * network.tokens_at_once // length))
     logprob, rank = [], []
     with torch.inference_mode():
-        for batch in _batches(len(ids), network.rows_at_once(length, len(positions))):
-            logits = network.forward(ids[batch], before, mask=mask[batch])
+        for batch in _batches(len(ids), rows):
+            logits = network.forward(ids[batch], before, mask=mask[batch], cache=prefix)
             own = _logits_of(logits, wanted)
             logprob.append((own - logits.logsumexp(-1)).double().cpu())
             rank.append((logits > own[..., None]).sum(-1).cpu())

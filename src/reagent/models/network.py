@@ -100,7 +100,7 @@ class Network:
         tokens = () if inputs else (text[:, start:],)
         if mask is not None:
             numbers = torch.arange(text.shape[1], device=text.device).expand(text.shape[:2])
-            inputs |= {"attention_mask": mask.long(), "position_ids": numbers}
+            inputs |= {"attention_mask": mask.long(), "position_ids": numbers[:, start:]}
         if cache is not None:
             inputs["past_key_values"] = cache
         if self._selects_positions:

@@ -81,6 +81,10 @@ class PrefixCache:
         """Drop all prefixes."""
         self._latest = self._kept = EMPTY
 
+    def holds(self, tokens: Ids) -> bool:
+        """Whether exactly these tokens were read last, so that `read` costs nothing."""
+        return np.array_equal(self._latest[0], tokens)
+
     def read(self, tokens: Ids, keep: bool) -> "SharedPrefix | None":
         """Keys and values of `tokens`; None if they are few, or if the network has no plain keys and values."""
         if len(tokens) < SHORTEST or not self.can_share:
