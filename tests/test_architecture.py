@@ -47,7 +47,7 @@ ROWS = [
 RESULTS = {"explanation", "evaluation", "comparison", "citations"}
 VIEWS_MAY_IMPORT = {"errors", "atomic_io", "segmentation", "views", "_version"} | RESULTS
 # The methods of a result import these modules lazily. No other import may go down.
-LAZY_IMPORTS = {"explanation": {"views", "aggregation"}, "evaluation": {"views"}, "comparison": {"views"}, "citations": {"views"}}
+LAZY_IMPORTS = {"explanation": {"views", "aggregation"}} | {name: {"views"} for name in RESULTS - {"explanation"}}
 
 
 def package_of(path: Path) -> str:

@@ -371,7 +371,7 @@ def test_who_listens_hears_the_output_before_it_is_explained(tiny_model: Hugging
         ({"max_new_token": 1}, "explain has no argument 'max_new_token', did you mean 'max_new_tokens'"),
         ({"unit": "word"}, "explain has no argument 'unit', did you mean 'units'"),
         ({"probe": 8}, "did you mean 'probes'"),
-        ({"documents": ["w1"]}, "explain has no argument 'documents': write all texts and the question into `prompt`"),
+        ({"documents": ["w1"]}, "explain has no argument 'documents': for a question about documents use reagent.cite"),
         ({"context": "w1", "query": "w2"}, "mark the texts with `prompt_spans`"),
         ({"question": "w1"}, "or score every paragraph with units='paragraph'. Arguments: prompt, target, "),
         ({"input_text": "w1"}, "explain has no argument 'input_text', did you mean 'prompt'?"),

@@ -196,6 +196,9 @@ def run(
     probes = ProbeSet(remover, grouped, request.probes or most * draws, measuring, on_progress or no_progress)
     search = SourceSearch(probes, documents)
     search.run()
+    if _only_counts(model):  # an upper bound: all probes are used
+        unused = measuring.random((probes.remaining, len(sentences))) < 0.5
+        probes.measure(unused[unused.any(1)])
     builder = _Builder(request, layout, grouped, search, sentences)
     pruned = _prune(model, request, builder, case)
     return builder.build(model, replacer, case.prompt, pruned, meter)

@@ -373,8 +373,8 @@ def _advise(name: str, arguments: Sequence[str], options: Sequence[str]) -> str:
     """What to write instead of an unknown argument."""
     if name in _PROMPT_PARTS:
         return (
-            ": write all texts and the question into `prompt`, and mark the texts with `prompt_spans` as a list of "
-            "(start, end), or score every paragraph with units='paragraph'."
+            ": for a question about documents use reagent.cite(model, question, documents). To explain a prompt that "
+            "contains them, write it as `prompt`, and mark its parts with `prompt_spans` or units='paragraph'."
         )
     if name in _OF_MODEL:
         return f": it is an argument of load_model, as explain(load_model(model, {name}=…), prompt)."

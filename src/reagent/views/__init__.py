@@ -1,4 +1,4 @@
-"""Views of explanations, comparisons, evaluations and citations. They import only these results, and nothing that makes them.
+"""Views of explanations, comparisons, evaluations and citations. They import only these results.
 
 text.py        readable forms of tokens: running text and labels
 display.py     what a view shows: words in place of tokens, the whole answer first

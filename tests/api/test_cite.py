@@ -1,0 +1,325 @@
+"""Sources of answers on planted readers: the words that the answer depends on are known."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+import reagent
+from reagent.api.cite import CiteRequest
+from reagent.case import Floats, Ids
+from reagent.citations import Citations
+from reagent.errors import FileError, InputError
+from reagent.models.base import Model
+from reagent.models.dry_run import DryRunModel
+from reagent.schemas import read_schema
+from reagent.testing import ScriptedModel
+
+FACTS = ("red", "blue", "green", "old", "new", "big", "tall")
+WORDS = ["yes.", "also.", "no.", *(f"{word}." for word in FACTS), *(f"{n}:" for n in range(1, 10)), "Document"]
+WORDS += ["Answer", "Answer:", "Question:", "Why?", "the", "question", "with", "help", "of", "documents."]
+YES, ALSO, NO = 0, 1, 2
+
+
+def reader(yes: Sequence[set[str]], also: Sequence[set[str]] = ()) -> ScriptedModel:
+    """Says "yes." while all words of one of the sets are in the context, then "also." in the same way."""
+
+    def holds(context: Ids, sets: Sequence[set[str]]) -> Floats:
+        there = [[(context == WORDS.index(f"{word}.")).any(1) for word in words] for words in sets]
+        return np.any([np.all(some, axis=0) for some in there], axis=0).astype(float)
+
+    def logits(context: Ids) -> Floats:
+        table = np.zeros((len(context), len(WORDS)))
+        table[:, NO] = 4.0
+        second = (context[:, -1] == YES) & bool(also)
+        table[:, YES] = np.where(second, 0.0, 9.0 * holds(context, yes))
+        if also:
+            table[:, ALSO] = np.where(second, 9.0 * holds(context, also), 0.0)
+        return table
+
+    return ScriptedModel(WORDS, logits)
+
+
+DOCUMENTS = ["red. blue.", "green. old.", "new. big."]
+
+
+def cite(model: Any, answer: str = "yes.", documents: Any = DOCUMENTS, **options: Any) -> Citations:
+    return reagent.cite(model, "Why?", documents, answer, **options)
+
+
+def cited(citations: Citations, part: int | None = None) -> list[str]:
+    return [citations.sentences[source.index].text.strip() for source in citations.part(part).cited]
+
+
+def marks(citations: Citations, part: int | None = None) -> dict[str, tuple[str, ...]]:
+    sources = citations.part(part).cited
+    return {citations.sentences[source.index].text.strip(): source.marks for source in sources}
+
+
+def test_a_fact_that_is_stated_once_is_needed_and_sufficient() -> None:
+    citations = cite(reader([{"green"}]))
+    assert marks(citations) == {"green.": ("needed", "sufficient")}
+    first = citations.whole.documents[0]
+    assert (first.index, first.marks) == (1, ("needed", "sufficient"))
+    assert [source.index for source in citations.whole.documents if source.marks] == [1]
+
+
+def test_effect_and_alone_are_what_removal_and_keeping_cost() -> None:
+    model = reader([{"green"}])
+    citations = cite(model)
+    full, without = (
+        model.case(text + "\nAnswer:", " yes.").with_logprobs(model).output[0].logprob
+        for text in (_prompt("green. "), _prompt(""))
+    )
+    assert full is not None
+    assert without is not None
+    source = citations.whole.sentences[0]
+    assert source.effect == pytest.approx(full - without, abs=1e-3)
+    assert source.alone == pytest.approx(full - without, abs=1e-3)
+    assert source.stderr == 0
+    assert citations.whole.logprob == pytest.approx(full)
+
+
+def _prompt(green: str) -> str:
+    return (
+        "Answer the question with the help of the documents.\n\nDocument 1:\nred. blue.\n\n"
+        f"Document 2:\n{green}old.\n\nDocument 3:\nnew. big.\n\nQuestion: Why?"
+    )
+
+
+def test_a_fact_that_is_stated_twice_is_redundant() -> None:
+    citations = cite(reader([{"red"}, {"big"}]))
+    assert marks(citations) == {"red.": ("redundant", "sufficient"), "big.": ("redundant", "sufficient")}
+    (redundancy,) = citations.whole.redundancies
+    assert [citations.sentences[i].text.strip() for i in redundancy.sentences] == ["red.", "big."]
+    assert redundancy.effect > 3
+    partners = {source.index: source.redundant_with for source in citations.whole.documents}
+    assert (partners[0], partners[2], partners[1]) == ((2,), (0,), ())
+
+
+def test_facts_that_need_each_other_are_needed_but_not_sufficient() -> None:
+    citations = cite(reader([{"blue", "new"}]))
+    assert marks(citations) == {"blue.": ("needed",), "new.": ("needed",)}
+
+
+def test_an_answer_that_needs_no_document_is_not_from_the_documents() -> None:
+    always = ScriptedModel(WORDS, lambda context: np.tile(9.0 * (np.arange(len(WORDS)) == YES), (len(context), 1)))
+    citations = cite(always)
+    assert not citations.whole.from_documents
+    assert cited(citations) == []
+    assert citations.prune().sentences == ()
+    assert citations.prune().keeps_answer
+    assert "not from the documents" in citations.to_markdown()
+
+
+def test_each_sentence_of_the_answer_has_its_own_sources() -> None:
+    citations = cite(reader([{"red"}], [{"big"}]), "yes. also.")
+    assert [part.text for part in citations.parts] == ["yes.", "also."]
+    assert [cited(citations, i) for i in (0, 1)] == [["red."], ["big."]]
+    assert set(cited(citations)) == {"red.", "big."}
+    assert citations.footnotes() == {0: 1, 5: 2}
+    assert [citations.answer[part.start : part.end] for part in citations.parts] == ["yes.", "also."]
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [([{"green"}], {"green."}), ([{"blue", "new"}], {"blue.", "new."}), ([{"red"}, {"big"}], None)],
+)
+def test_pruning_keeps_only_what_the_answer_needs(facts: list[set[str]], expected: set[str] | None) -> None:
+    pruned = cite(reader(facts)).prune()
+    kept = {word for document in pruned.documents for word in document.text.split()}
+    assert kept in ([expected] if expected else [{"red."}, {"big."}])
+    assert pruned.keeps_answer
+    assert pruned.effect == pytest.approx(0, abs=0.01)
+    assert pruned.answer is None  # the answer was given
+
+
+def test_the_model_answers_again_from_the_pruned_context() -> None:
+    citations = reagent.cite(reader([{"green"}]), "Why?", DOCUMENTS, max_new_tokens=1)
+    assert citations.answer == "yes."
+    assert citations.prune().answer == "yes."
+
+
+@pytest.mark.parametrize("probes", [1, 3, 8, 20])
+def test_probes_are_an_upper_limit(probes: int) -> None:
+    model = reader([{"green"}])
+    citations = cite(model, probes=probes)
+    others = 2  # the unchanged text, and the check of the pruned context
+    assert citations.cost.forward_passes <= probes + others
+    unmeasured = [source.effect for source in citations.whole.sentences].count(None)
+    assert (unmeasured == 0) == (probes == 20)
+
+
+def test_replacement_has_standard_errors() -> None:
+    citations = cite(reader([{"green"}]), removal="replace", replacer="random", seed=1)
+    source = citations.whole.sentences[0]
+    assert citations.sentences[source.index].text.strip() == "green."
+    assert citations.whole.total_stderr is not None
+    assert any((other.stderr or 0) > 0 for other in citations.whole.sentences) or source.stderr == 0
+    assert citations.replacer is not None
+
+
+def test_the_same_seed_gives_the_same_citations() -> None:
+    one, two = (cite(reader([{"green"}]), removal="replace", replacer="random", seed=3).whole for _ in range(2))
+    assert one == two
+
+
+def test_progress_and_answer_are_reported() -> None:
+    answers: list[str] = []
+    done: list[int] = []
+    reagent.cite(
+        reader([{"green"}]),
+        "Why?",
+        DOCUMENTS,
+        max_new_tokens=1,
+        on_answer=answers.append,
+        on_progress=lambda progress: done.append(progress.done),
+    )
+    assert answers[-1] == "yes."
+    assert done == sorted(done)
+    assert done[-1] > 10
+
+
+def test_a_dry_run_is_an_upper_bound() -> None:
+    model = reader([{"red"}, {"big"}])
+    stand_in = DryRunModel(model)
+    from reagent.api.cite import run
+
+    run(stand_in, CiteRequest.build("Why?", DOCUMENTS, answer="yes."))
+    assert cite(model).cost.forward_passes <= stand_in.meter.forward_passes
+
+
+# --- files and views ---
+
+
+def test_json_and_schema(tmp_path: Path) -> None:
+    citations = cite(reader([{"red"}, {"big"}]))
+    path = citations.save(tmp_path / "citations.json")
+    assert Citations.load(path) == citations
+    jsonschema.validate(citations.to_dict(), read_schema("citations"))
+    with pytest.raises(
+        FileError, match=r"this is a file of citations .*, not an explanation: read it with Citations.load"
+    ):
+        reagent.load(path)
+
+
+def test_markdown_has_a_footnote_for_each_citation() -> None:
+    text = cite(reader([{"red"}], [{"big"}]), "yes. also.").to_markdown()
+    assert "yes.[^1] also.[^2]" in text
+    assert "[^1]: 1: “red.” (needed, sufficient; removed −4.4 nats, alone 100 %)" in text
+    assert "[^2]: 3: “big.”" in text
+
+
+def test_the_terminal_shows_the_answer_with_its_sources(capsys: pytest.CaptureFixture[str]) -> None:
+    cite(reader([{"red"}, {"big"}])).show()
+    shown = capsys.readouterr().out
+    assert "yes.¹ ²" in shown
+    assert "redundant with [2]" in shown
+    assert "1 of 6 sentences" in shown
+
+
+def test_the_frame_has_a_row_for_each_part_and_sentence() -> None:
+    frame = cite(reader([{"red"}], [{"big"}]), "yes. also.").to_frame()
+    assert len(frame) == 3 * 6
+    assert frame[frame["part"] == 1].iloc[0][["text", "document", "needed"]].tolist() == [" big.", "3", True]
+
+
+# --- documents ---
+
+
+@dataclass
+class LangChainDocument:
+    page_content: str
+    metadata: dict[str, str]
+
+
+@dataclass
+class LlamaIndexNode:
+    text: str
+    id_: str
+
+
+@dataclass
+class HaystackDocument:
+    content: str
+    id: str
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        {"a": "red. blue.", "b": "green. old."},
+        [LangChainDocument("red. blue.", {"source": "a"}), LangChainDocument("green. old.", {"source": "b"})],
+        [LlamaIndexNode("red. blue.", "a"), LlamaIndexNode("green. old.", "b")],
+        (HaystackDocument("red. blue.", "a"), HaystackDocument("green. old.", "b")),
+        [{"id": "a", "text": "red. blue."}, {"id": "b", "page_content": "green. old."}],
+    ],
+)
+def test_documents_of_other_libraries(documents: Any) -> None:
+    citations = cite(reader([{"green"}]), documents=documents)
+    assert [document.id for document in citations.documents] == ["a", "b"]
+    assert citations.documents[citations.whole.documents[0].index].id == "b"
+
+
+@pytest.mark.parametrize(
+    ("question", "documents", "options", "message"),
+    [
+        ("", ["red."], {}, "`question` is empty"),
+        ("  ", ["red."], {}, "the question is empty"),
+        ("Why?", [], {}, "`documents` is empty"),
+        ("Why?", "red.", {}, "put a single text into a list"),
+        ("Why?", [3], {}, "document 1 has no text"),
+        ("Why?", ["red.", " "], {}, "document 2 is empty"),
+        ("Why?", {"a": "\ud800"}, {}, "document 'a' is not valid Unicode"),
+        ("Why?", ["red."], {"answer": " "}, "`answer` is empty"),
+        ("Why?", ["red."], {"template": "{documents}"}, "`template` must contain {question} exactly once"),
+        ("Why?", ["red."], {"document_template": "x"}, "`document_template` must contain {text} exactly once"),
+        ("Why?", ["red."], {"removal": "burn"}, "burn"),
+        ("Why?", ["red."], {"removal": "delete", "replacer": "random"}, "replaces nothing"),
+        ("Why?", ["red."], {"probes": 0}, "`probes` must be at least 1"),
+        ("Why?", ["red."], {"max_new_tokens": "9"}, "`max_new_tokens` must be a whole number"),
+    ],
+)
+def test_bad_input_is_one_clear_error(question: str, documents: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as error:
+        reagent.cite(reader([{"red"}]), question, documents, **options)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_explain_names_cite_for_documents() -> None:
+    with pytest.raises(InputError, match=r"reagent\.cite\(model, question, documents\)"):
+        reagent.explain(reader([{"red"}]), "Why?", documents=["red."])
+
+
+# --- real models ---
+
+
+def test_a_model_without_a_chat_template(tiny_model: Model) -> None:
+    documents = ["Ann left. Bob {slept}.", "It was {question} late."]
+    citations = reagent.cite(tiny_model, "Who left?", documents, "Ann", template="{documents}\n{question}")
+    assert citations.prompt == (
+        "Document 1:\nAnn left. Bob {slept}.\n\nDocument 2:\nIt was {question} late.\nWho left?\nAnswer:"
+    )
+    assert len(citations.sentences) == 3
+
+
+def test_the_embedded_model_cites_the_sentence_that_states_the_fact(smollm2: Model) -> None:
+    documents = {
+        "mill": "The old mill stands by the river. It was built of stone.",
+        "clocks": "The museum of clocks opens at nine in the morning. Tickets cost four crowns.",
+        "ferry": "The ferry crosses the lake every hour.",
+    }
+    citations = reagent.cite(
+        smollm2, "When does the museum open?", documents, "The museum opens at nine in the morning."
+    )
+    assert citations.whole.from_documents
+    first = citations.whole.cited[0]
+    assert citations.sentences[first.index].text == "The museum of clocks opens at nine in the morning."
+    assert "needed" in first.marks
+    assert [document.id for document in citations.prune().documents] == ["clocks"]
+    assert "<|im_start|>" in citations.prompt
