@@ -113,7 +113,6 @@ class Screening:
     discarded: tuple[Count, ...]
     effect: float
     """What the answer loses when all discarded sentences are removed, in nats."""
-    passed: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from reagent.schemas import read_schema
 from reagent.testing import ScriptedModel
 
 FACTS = ("red", "blue", "green", "old", "new", "big", "tall")
-WORDS = ["yes.", "also.", "no.", *(f"{word}." for word in FACTS), *(f"{n}:" for n in range(1, 10)), "Document"]
+WORDS = ["yes.", "also.", "no.", *(f"{word}." for word in FACTS), *(f"{n}:" for n in range(1, 12)), "Document"]
 WORDS += ["Answer", "Answer:", "Question:", "Why?", "the", "question", "with", "help", "of", "documents."]
 YES, ALSO, NO = 0, 1, 2
 
@@ -191,6 +191,18 @@ def test_a_dry_run_is_an_upper_bound() -> None:
 
     run(stand_in, CiteRequest.build("Why?", DOCUMENTS, answer="yes."))
     assert cite(model).cost.forward_passes <= stand_in.meter.forward_passes
+
+
+def test_many_sentences_are_screened_first(capsys: pytest.CaptureFixture[str]) -> None:
+    filler = ["old. tall. " * 8] * 4
+    citations = cite(reader([{"red"}, {"big"}]), documents=[*filler, "red. blue.", *filler, "new. big."])
+    assert set(cited(citations)) == {"red.", "big."}
+    assert citations.screening is not None
+    assert len(citations.screening.discarded) > 100
+    assert citations.screening.effect == pytest.approx(0, abs=0.01)
+    assert all(citations.whole.source(i).effect is None for i in citations.screening.discarded)
+    citations.show()
+    assert "sentences were set aside: without all of them the answer loses 0.0 nats" in capsys.readouterr().out
 
 
 # --- files and views ---

@@ -8,7 +8,7 @@ import numpy as np
 
 from reagent.api.explain import CostMeter
 from reagent.api.prepare import stream_to
-from reagent.case import Case
+from reagent.case import Case, Ids, Mask
 from reagent.citations import (
     AnswerPart,
     CitationCost,
@@ -33,7 +33,8 @@ from reagent.errors import InputError
 from reagent.explanation import Token
 from reagent.methods.base import ProgressCallback, no_progress
 from reagent.methods.citation import PRUNED_NATS, PRUNED_SHARE, SourceSearch
-from reagent.methods.probe_set import ProbeSet
+from reagent.methods.probe_set import DRAWS, ProbeSet
+from reagent.methods.screening import screen
 from reagent.models.base import HasChatTemplate, Model, has_chat_template
 from reagent.models.load import load_model
 from reagent.removal import check_removal, make_remover, require_removal
@@ -43,6 +44,7 @@ from reagent.request import LARGEST_SEED, check_texts, check_whole
 from reagent.segmentation import assign, split_sentences
 
 MAX_NEW_TOKENS = 64
+MANY_SENTENCES = 32  # from which on sentences are screened before they are measured one by one
 EXTRA_PROBES = 64  # for redundant sources and the smallest context
 
 
@@ -140,7 +142,8 @@ def cite(
         max_new_tokens: maximum length of the model's own answer.
         removal: "delete" (the default), "mask" or "replace": how sentences are removed.
         replacer: for removal "replace": an id of `reagent replacers`, or an instance.
-        probes: at most this number of probes; by default, every sentence is removed alone and kept alone.
+        probes: at most this number of probes. By default, every sentence is removed alone and kept alone; of many
+            sentences, those that can matter (see `methods/screening.py`).
         seed: for all random draws.
         on_progress: called with a `Progress`.
         on_answer: called with the answer before its sources are measured.
@@ -191,15 +194,17 @@ def run(
     documents: list[list[int]] = [[] for _ in request.documents]
     for unit, sentence in enumerate(sentences):
         documents[layout.sentences[sentence].document].append(unit)
-    most = 1 + 2 * len(sentences) + 2 * len(documents) + EXTRA_PROBES
-    draws = 3 if remover.is_random else 1
-    probes = ProbeSet(remover, grouped, request.probes or most * draws, measuring, on_progress or no_progress)
-    search = SourceSearch(probes, documents)
+    report = on_progress or no_progress
+    candidates, screening = _screen(model, grouped, remover.free, sentences, report)
+    most = 1 + 2 * int(candidates.sum()) + 2 * len(documents) + EXTRA_PROBES
+    budget = request.probes or most * (DRAWS if remover.is_random else 1)
+    probes = ProbeSet(remover, grouped, budget, measuring, report)
+    search = SourceSearch(probes, documents, candidates)
     search.run()
     if _only_counts(model):  # an upper bound: all probes are used
         unused = measuring.random((probes.remaining, len(sentences))) < 0.5
         probes.measure(unused[unused.any(1)])
-    builder = _Builder(request, layout, grouped, search, sentences)
+    builder = _Builder(request, layout, grouped, search, sentences, screening)
     pruned = _prune(model, request, builder, case)
     return builder.build(model, replacer, case.prompt, pruned, meter)
 
@@ -230,6 +235,18 @@ def _group(case: Case, layout: Layout, offset: int) -> tuple[Case, dict[int, int
     group_at = dict(zip(first_token, groups, strict=False))
     sentence_of = {unit: group for unit, start in enumerate(starts) if (group := group_at[start]) is not None}
     return grouped, sentence_of
+
+
+def _screen(
+    model: Model, case: Case, free: Ids, sentences: Sequence[int], on_progress: ProgressCallback
+) -> tuple[Mask, Screening | None]:
+    """Which free units are measured one by one, and what is known about the others; of a few units, all."""
+    if len(free) <= MANY_SENTENCES:
+        return np.ones(len(free), dtype=np.bool_), None
+    screened = screen(model, case, on_progress=on_progress)
+    kept = np.isin(free, screened.discarded, invert=True)
+    discarded = tuple(sentence for sentence, is_kept in zip(sentences, kept, strict=True) if not is_kept)
+    return kept, Screening(discarded, float(screened.joint.sum()))
 
 
 def _make_replacer(request: CiteRequest, model: Model) -> Replacer | None:
@@ -271,7 +288,7 @@ class _Builder:
     case: Case  # its units are sentences
     search: SourceSearch
     sentences: Sequence[int]  # of each free unit
-    screening: Screening | None = None
+    screening: Screening | None
 
     @property
     def logprob(self) -> float:

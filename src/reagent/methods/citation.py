@@ -48,8 +48,8 @@ class PartSources:
 class SourceSearch:
     """Measures the sources of all parts with the same probes.
 
-    `documents` has the free units of each document. `candidates` are the units that are removed alone; every unit is
-    kept alone.
+    `documents` has the free units of each document. `candidates` are the units that are measured one by one, by default
+    all of them.
     """
 
     def __init__(self, probes: ProbeSet, documents: Sequence[Sequence[int]], candidates: Mask | None = None) -> None:
@@ -63,7 +63,7 @@ class SourceSearch:
     def run(self) -> None:
         """Measure everything that the budget allows, the most telling first."""
         every = np.ones((1, self.units), dtype=np.bool_)
-        alone = ~np.eye(self.units, dtype=np.bool_)
+        alone = ~np.eye(self.units, dtype=np.bool_)[self.candidates]
         self._measure(np.concatenate([every, alone]))
         ranked = np.argsort(-self._gains_alone(), kind="stable")
         self._measure([self.probes.set_of([i]) for i in ranked if self.candidates[i]])

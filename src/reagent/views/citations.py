@@ -73,9 +73,8 @@ def describe_screening(citations: Citations) -> str:
     screening = citations.screening
     if screening is None:
         return ""
-    lost = f"without all of them the answer loses {screening.effect:.1f} nats"
-    warning = "" if screening.passed else ", which is much: some of them may matter"
-    return f"{len(screening.discarded)} of {len(citations.sentences)} sentences were set aside: {lost}{warning}."
+    lost = f"without all of them the answer loses {max(screening.effect, 0.0):.1f} nats"
+    return f"{len(screening.discarded)} of {len(citations.sentences)} sentences were set aside: {lost}."
 
 
 def format_nats(value: float | None, stderr: float | None) -> str:
