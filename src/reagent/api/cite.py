@@ -243,7 +243,7 @@ def _screen(
     """Which free units are measured one by one, and what is known about the others; of a few units, all."""
     if len(free) <= MANY_SENTENCES:
         return np.ones(len(free), dtype=np.bool_), None
-    screened = screen(model, case, on_progress=on_progress)
+    screened = screen(model, case, near=0, on_progress=on_progress)
     kept = np.isin(free, screened.discarded, invert=True)
     discarded = tuple(sentence for sentence, is_kept in zip(sentences, kept, strict=True) if not is_kept)
     return kept, Screening(discarded, float(screened.joint.sum()))

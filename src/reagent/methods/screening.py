@@ -66,6 +66,7 @@ def screen(
     *,
     keep: float = KEEP,
     targets: Sequence[Sequence[int]] | None = None,
+    near: int = NEAR_TOKENS,
     on_progress: ProgressCallback = no_progress,
 ) -> Screen:
     """Choose the units of the prompt that can matter for the output.
@@ -77,22 +78,28 @@ def screen(
         keep: the share of the units to keep, if the test passes with it.
         targets: groups of output units, such as the tokens of each sentence of an answer. The values of a group are
             added. By default, each output unit that is explained, and all of them together.
+        near: units that start in the last `near` tokens of the prompt are always kept; 0 if the question is protected.
         on_progress: called while texts are scored.
     """
     check_range("screen", "keep", keep, 0, 1)
-    return _Screening(model, case.without_output_removal(), targets, on_progress).run(keep)
+    return _Screening(model, case.without_output_removal(), targets, near, on_progress).run(keep)
 
 
 class _Screening:
     """The measurements of one screen."""
 
     def __init__(
-        self, model: Model, case: Case, targets: Sequence[Sequence[int]] | None, on_progress: ProgressCallback
+        self,
+        model: Model,
+        case: Case,
+        targets: Sequence[Sequence[int]] | None,
+        near: int,
+        on_progress: ProgressCallback,
     ) -> None:
         self.model, self.case, self.on_progress = model, case, on_progress
         self.remover = Delete(model, case)
         self.units = self.remover.free
-        self.near = _find_near(case, self.units)
+        self.near = _find_near(case, self.units, near)
         self.far = np.flatnonzero(~self.near)
         self.sums = _sum_targets(case, targets)
         self.begin, self.done, self.planned = model.meter.forward_passes, 0, 2 + 2 * len(self.far)
@@ -201,11 +208,11 @@ class _Screening:
         return kept, joint[kept.tobytes()]
 
 
-def _find_near(case: Case, units: Ids) -> Mask:
+def _find_near(case: Case, units: Ids, tokens: int) -> Mask:
     """Units that start close to the output, and a unit directly before it, [units]."""
     prompt = int(case.unit_starts[len(case.input)])
     starts, ends = case.unit_starts[units], case.unit_starts[units + 1]
-    return np.asarray((starts >= prompt - NEAR_TOKENS) | (ends == prompt))
+    return np.asarray((starts >= prompt - tokens) | (ends == prompt))
 
 
 def _sum_targets(case: Case, targets: Sequence[Sequence[int]] | None) -> Floats:

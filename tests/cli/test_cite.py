@@ -1,0 +1,94 @@
+"""`reagent cite`: documents from files, outputs, and one clear line for every bad input."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reagent.citations import Citations
+
+TEMPLATE = "{documents}\n{question}"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    documents = tmp_path / "documents"
+    (documents / "more").mkdir(parents=True)
+    (documents / "a.txt").write_text("Ann left. It rained.\n", encoding="utf-8")
+    (documents / "more" / "b.md").write_text("\ufeffBob slept.", encoding="utf-8")
+    (documents / "c.jsonl").write_text('{"id": "c1", "text": "Eve ate."}\n\n{"page_content": "Ida ran."}\n')
+    (documents / "picture.png").write_bytes(b"\x89PNG")
+    (tmp_path / "template.txt").write_text(TEMPLATE)
+    return documents
+
+
+@pytest.fixture
+def cite(run, tiny_folder: Path, folder: Path):
+    def call(*words: object, question: str = "Who?"):
+        template = ("--template", folder.parent / "template.txt")
+        return run("cite", "--question", question, *words, *template, "--model", tiny_folder)
+
+    return call
+
+
+def test_cite_shows_and_writes_everything(cite, folder: Path, tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("c.json", "c.md")]
+    answer = cite("--documents", folder, "--answer", "Ann", "--json", paths[0], "--markdown", paths[1])
+    assert answer.code == 0, answer.err
+    assert "Who?" in answer.out
+    assert "forward passes" in answer.out
+    citations = Citations.load(paths[0])
+    assert [document.id for document in citations.documents] == ["a.txt", "c1", "3", "b.md"]
+    assert citations.answer == "Ann"
+    assert paths[1].read_text(encoding="utf-8") == citations.to_markdown()
+
+
+def test_several_documents_and_json_alone(cite, folder: Path) -> None:
+    answer = cite("--documents", folder / "a.txt", folder / "more" / "b.md", "--answer", "Ann", "--json", "-")
+    data = json.loads(answer.out)
+    assert [document["id"] for document in data["documents"]] == ["a.txt", "b.md"]
+
+
+def test_the_model_writes_the_answer(cite, folder: Path) -> None:
+    answer = cite("--documents", folder / "a.txt", "--max-new-tokens", "3", "--probes", "6")
+    assert answer.code == 0, answer.err
+
+
+def test_a_dry_run_prints_an_upper_bound(cite, folder: Path) -> None:
+    answer = cite("--documents", folder / "a.txt", "--answer", "Ann", "--dry-run")
+    assert answer.out.startswith("at most ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--documents", "no.txt"), "cannot read the document"),
+        (("--documents", "picture.png"), "give .txt, .md, .jsonl files, or a folder"),
+        (("--documents", "empty"), "has no documents"),
+        (("--documents", "blank.txt"), "is empty: leave it out"),
+        (("--documents", "broken.jsonl"), "line 2 of"),
+        (("--documents", "number.jsonl"), "is not a document"),
+        (("--documents", "textless.jsonl"), "has no text"),
+        (("--documents", "a.txt", "--removal", "burn"), "burn"),
+        (("--documents", "a.txt", "--template", "a.txt"), "--template must contain {documents} exactly once"),
+        (("--documents", "a.txt", "--json", "a.txt/x.json"), "x.json"),
+    ],
+)
+def test_bad_input_is_one_line(run, folder: Path, words: tuple[str, ...], message: str) -> None:
+    (folder / "empty").mkdir()
+    (folder / "blank.txt").write_text(" \n")
+    (folder / "broken.jsonl").write_text('{"text": "x"}\n{')
+    (folder / "number.jsonl").write_text("3\n")
+    (folder / "textless.jsonl").write_text('{"id": "x"}\n')
+    paths = [str(folder / word) if (folder / word.split("/")[0]).exists() or "." in word else word for word in words]
+    answer = run("cite", "--question", "Who?", *paths, "--model", "nothing-is-loaded")
+    assert answer.code == 2
+    assert answer.err.startswith("error: ")
+    assert answer.err.count("\n") == 1
+    assert message in answer.err
+
+
+def test_a_question_is_needed(run, folder: Path) -> None:
+    answer = run("cite", "--documents", folder)
+    assert answer.code == 2
+    assert "--question" in answer.err
