@@ -60,9 +60,10 @@ def whole_answer(explanation: Explanation) -> Explanation:
         groups=(row.groups,),
         sufficiency=None if row.sufficiency is None else (row.sufficiency,),
         answer=None,
+        trace=None,
         levels=tuple(_whole_level(level, explanation) for level in explanation.levels),
         what_if=(),
-        cost=_merge_cost(explanation.cost, [range(len(explanation.output))], row.stopped),
+        cost=merge_cost(explanation.cost, [range(len(explanation.output))], row.stopped),
     )
 
 
@@ -121,6 +122,9 @@ def _aggregate_prompt(why: Explanation, unit: str) -> Explanation:
         groups=_move_groups(why.answer.groups, move),
         sufficiency=_move_test(why.answer.sufficiency, move),
     )
+    trace = why.trace and replace(
+        why.trace, direct=_sum_runs((why.trace.direct,), runs)[0], traced=_sum_runs((why.trace.traced,), runs)[0]
+    )
     units = tuple(join_tokens(why.prompt, [why.input[i] for i in run]) for run in runs)
     return replace(
         why,
@@ -129,6 +133,7 @@ def _aggregate_prompt(why: Explanation, unit: str) -> Explanation:
         groups=tuple(_move_groups(groups, move) for groups in why.groups),
         sufficiency=None if why.sufficiency is None else tuple(_move_test(test, move) for test in why.sufficiency),
         answer=answer,
+        trace=trace,
         what_if=tuple(_move_what_if(one, why, units, move) for one in why.what_if),
         scores=_sum_runs(why.scores, runs),
         effects=None if why.effects is None else _sum_runs(why.effects, runs),
@@ -243,7 +248,7 @@ def _aggregate_output(why: Explanation, runs: Runs) -> Explanation:
             for one in why.what_if
             if one.target == runs[row_of[one.target]][0] and one.position < inputs
         ),
-        cost=_merge_cost(why.cost, runs),
+        cost=merge_cost(why.cost, runs),
     )
 
 
@@ -256,7 +261,7 @@ def _aggregate_level(level: Level, outputs: _OutputRuns) -> Level:
     )
 
 
-def _merge_cost(cost: Cost, runs: Runs, stopped: str | None = None) -> Cost:
+def merge_cost(cost: Cost, runs: Runs, stopped: str | None = None) -> Cost:
     """The cost with the entries of each run as one."""
     return replace(
         cost,
@@ -291,14 +296,21 @@ def _sum(rows: Sequence[Sequence[float]], length: int) -> Row:
 def _merge_scores(scores: Sequence[Sequence[float]], effects: Sequence[Sequence[float]] | None, length: int) -> Row:
     """The mean scores of several output tokens over the first `length` units.
 
-    A token counts as much as its positive effects are large, because a token that needs nothing of the context has
-    scores too. Without effects, all tokens count equally.
+    Without effects, all tokens count equally, otherwise as `token_weights` says.
     """
-    weights = [1.0] * len(scores)
-    if effects is not None:
-        weights = [sum(max(0.0, value) for value in row[:length]) for row in effects]
-    if not sum(weights) > 0:
-        weights = [1.0] * len(scores)
+    weights = [1.0] * len(scores) if effects is None else token_weights(effects, length)
     means = [sum(weight * row[i] for weight, row in zip(weights, scores, strict=True)) for i in range(length)]
     total = sum(means)
     return tuple(mean / total for mean in means) if total > 0 else _sum(scores, length)
+
+
+def token_weights(effects: Sequence[Sequence[float]], length: int) -> list[float]:
+    """How much each of several output tokens counts: as much as its positive effects are large.
+
+    A token that needs nothing of the context has scores too, which say little.
+
+    >>> token_weights([(2.0, -1.0), (0.5, 0.5)], 2), token_weights([(-1.0,)], 1)
+    ([2.0, 1.0], [1.0])
+    """
+    weights = [sum(max(0.0, value) for value in row[:length]) for row in effects]
+    return weights if sum(weights) > 0 else [1.0] * len(effects)

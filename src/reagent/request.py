@@ -47,6 +47,7 @@ class ExplainRequest:
     prompt_spans: tuple[Span, ...] | None
     target_span: str | None
     contrast: str | None
+    answer_span: str | None
     attribute_target: bool
     what_if: bool
     method: Method
@@ -66,6 +67,7 @@ class ExplainRequest:
         prompt_spans: Sequence[Span] | None = None,
         target_span: str | None = None,
         contrast: str | None = None,
+        answer_span: str | None = None,
         attribute_target: bool | None = None,
         what_if: bool = False,
         method: str | Method = "reagent",
@@ -77,14 +79,18 @@ class ExplainRequest:
     ) -> "ExplainRequest":
         """Check every argument of `reagent.explain`; `options` are those of the method."""
         checked_prompt = check_prompt(prompt)
-        check_texts(target=target, target_span=target_span, contrast=contrast)
-        if target_span is not None and contrast is not None:
-            raise InputError("give `target_span` or `contrast`, not both: each asks another question about the output")
+        check_texts(target=target, target_span=target_span, contrast=contrast, answer_span=answer_span)
+        asked = {"target_span": target_span, "contrast": contrast, "answer_span": answer_span}
+        names = [f"`{name}`" for name, text in asked.items() if text is not None]
+        if len(names) > 1:
+            raise InputError(f"give {' or '.join(names[:2])}, not both: each asks another question about the output")
         if contrast is not None and contrast == target:
             raise InputError(f"`contrast` is the target itself, {target!r}: give another text to compare it with")
         step = check_whole("stride", stride, 1)
-        if step > 1 and (target_span is not None or contrast is not None):
-            raise InputError(f"`stride` must be 1 where `target_span` or `contrast` is given, got {stride}")
+        if step > 1 and names:
+            raise InputError(f"`stride` must be 1 where {names[0]} is given, got {stride}")
+        if answer_span is not None and attribute_target is False:
+            raise InputError("`answer_span` needs the scores of earlier output tokens: leave out `attribute_target`")
         configured, info = configure_method(method, preset, options or {}, replacer)
         return cls(
             prompt=checked_prompt,
@@ -96,7 +102,8 @@ class ExplainRequest:
             prompt_spans=None if prompt_spans is None else check_prompt_spans(prompt_spans, checked_prompt),
             target_span=target_span,
             contrast=contrast,
-            attribute_target=_one_token_is_asked(contrast, target_span, info)
+            answer_span=answer_span,
+            attribute_target=bool(names) or info.get("preset") == "paper"
             if attribute_target is None
             else check_flag("attribute_target", attribute_target),
             what_if=check_flag("what_if", what_if),
@@ -113,11 +120,6 @@ class ExplainRequest:
 
     def replacer_for(self, model: Model) -> Replacer | None:
         return self.replacer.resolve(model) if isinstance(self.replacer, AutomaticReplacer) else self.replacer
-
-
-def _one_token_is_asked(contrast: str | None, target_span: str | None, info: Mapping[str, Any]) -> bool:
-    """Whether earlier output counts by default: for one phrase or token, and in the published algorithm."""
-    return contrast is not None or target_span is not None or info.get("preset") == "paper"
 
 
 def check_prompt(prompt: Any) -> str | Chat:

@@ -25,6 +25,7 @@ from reagent.replacers import Proposals, Replacer
 from reagent.replacers.base import no_proposals
 from reagent.request import ExplainRequest
 from reagent.segmentation import Span
+from reagent.tracing import find_answer_span, trace_answer
 from reagent.views.notebook import notebook_bar
 
 
@@ -40,6 +41,7 @@ def explain(
     prompt_spans: Sequence[Span] | None = None,
     target_span: str | None = None,
     contrast: str | None = None,
+    answer_span: str | None = None,
     attribute_target: bool | None = None,
     what_if: bool = False,
     method: str | Method = "reagent",
@@ -63,6 +65,7 @@ def explain(
     prompt_spans: Sequence[Span] | None = None,
     target_span: str | None = None,
     contrast: str | None = None,
+    answer_span: str | None = None,
     attribute_target: bool | None = None,
     what_if: bool = False,
     method: str | Method = "reagent",
@@ -85,6 +88,7 @@ def explain(
     prompt_spans: Sequence[Span] | None = None,
     target_span: str | None = None,
     contrast: str | None = None,
+    answer_span: str | None = None,
     attribute_target: bool | None = None,
     what_if: bool = False,
     method: str | Method = "reagent",
@@ -111,9 +115,11 @@ def explain(
         prompt_spans: score these characters of the prompt instead, each as one unit; everything else is kept.
         target_span: explain this phrase of the output as a whole.
         contrast: explain why the model did not say this instead.
+        answer_span: the answer in the output, at the last place where this text occurs. It is traced through the text
+            before it, the reasoning, to the prompt (`why.trace`).
         attribute_target: also remove earlier output tokens, so that each output token is explained by its whole
-            context. By default only the prompt is changed, unless a phrase, a contrast or the preset "paper" is
-            asked for.
+            context. By default only the prompt is changed, unless a phrase, a contrast, an answer to trace or the
+            preset "paper" is asked for.
         what_if: also report what the model says under the strongest replacement.
         method: an id of `reagent methods`, or an instance such as `ReagentFast(probes=64)`.
         preset: named settings of the method.
@@ -145,6 +151,7 @@ def explain(
             prompt_spans=prompt_spans,
             target_span=target_span,
             contrast=contrast,
+            answer_span=answer_span,
             attribute_target=attribute_target,
             what_if=what_if,
             method=method,
@@ -223,6 +230,7 @@ def run(
     if not request.attribute_target:
         case = case.without_output_removal()
     span = None if request.target_span is None else find_target_span(case, request.target_span)
+    answer = None if request.answer_span is None else find_answer_span(case.completion, request.answer_span)
     groups = group_tokens(case, request)
 
     meter = CostMeter(model)
@@ -244,11 +252,13 @@ def run(
         levels = attribute_hierarchically(
             request.method, model, case, proposals, list(groups.values()), attributing, notify
         )
-    if not request.what_if:
-        return builder.build(levels)
-    last, all_targets = levels[-1], span is None and request.contrast is None
-    targets = range(len(case.output)) if all_targets else [builder.build(levels).focus]
-    return builder.build(levels, find_counterfactuals(model, last.case, last.proposals, last.attribution, targets))
+    counterfactuals: Sequence[WhatIf] = ()
+    if request.what_if:
+        last, all_targets = levels[-1], span is None and request.contrast is None
+        targets = range(len(case.output)) if all_targets else [builder.build(levels).focus]
+        counterfactuals = find_counterfactuals(model, last.case, last.proposals, last.attribution, targets)
+    why = builder.build(levels, counterfactuals)
+    return why if answer is None else replace(why, trace=trace_answer(why, answer))
 
 
 @dataclass(frozen=True)

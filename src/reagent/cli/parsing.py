@@ -35,6 +35,7 @@ class QuestionOptions:
     token: int | None = None
     seed: int = 0
     attribute_target: bool = False
+    answer_span: str | None = None
 
     @property
     def new_tokens(self) -> int:
@@ -57,6 +58,7 @@ class QuestionOptions:
             "prompt_spans": parts,
             "target_span": self.span,
             "contrast": self.contrast,
+            "answer_span": self.answer_span,
             "attribute_target": True if self.attribute_target or self.token is not None else None,
             "seed": self.seed,
         }

@@ -190,6 +190,7 @@ def top_units_by_level(explanation: Explanation, target: int) -> Iterator[tuple[
             sufficiency=None,
             answer=None,
             levels=(),
+            trace=None,
             what_if=(),
         )
         rows = [row for row in whole.top(TOP_PER_LEVEL, target) if row.score > 0]
