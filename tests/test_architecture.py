@@ -48,7 +48,9 @@ ROWS = [
 RESULTS = {"explanation", "evaluation", "comparison", "citations"}
 VIEWS_MAY_IMPORT = {"errors", "atomic_io", "segmentation", "views", "_version"} | RESULTS
 # The methods of a result import these modules lazily. No other import may go down.
-LAZY_IMPORTS = {"explanation": {"views", "aggregation", "tracing"}} | {name: {"views"} for name in RESULTS - {"explanation"}}
+LAZY_IMPORTS = {"explanation": {"views", "aggregation", "tracing"}} | {
+    name: {"views"} for name in RESULTS - {"explanation"}
+}
 
 
 def package_of(path: Path) -> str:

@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STOP_REASONS", "Z_95", "Answer", "Contribution", "Cost", "Explanation", "Group", "Info", "Level", "Message", "Row",
-    "Rows", "StandardError", "Sufficiency", "Token", "TokenExplanation", "Trace", "TraceCheck", "TraceFlow", "TracePart",
-    "WhatIf", "WholeAnswer", "censoring_warnings", "join_tokens", "load", "warning_reasons",
+    "Rows", "StandardError", "Sufficiency", "Token", "TokenExplanation", "Trace", "TraceCheck", "TraceFlow",
+    "TracePart", "WhatIf", "WholeAnswer", "censoring_warnings", "join_tokens", "load", "warning_reasons",
 ]  # fmt: skip
 
 Z_95 = 1.96  # half the width of a 95 % interval, in standard errors

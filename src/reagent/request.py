@@ -16,11 +16,12 @@ from reagent.methods.base import Method
 from reagent.methods.hierarchical import SupportsHierarchy
 from reagent.methods.registry import make_method, uses_replacer
 from reagent.models.base import Model
-from reagent.models.chat import Chat, check_messages
+from reagent.models.chat import Chat, Tools, check_messages, check_tools
 from reagent.replacers import Replacer, choose_automatic, make_replacer
 from reagent.segmentation import UNITS, Span, check_spans
 
-COARSE_TO_FINE = ("span", *reversed(UNITS), "token")
+SINGLE_UNITS = ("token", *UNITS, "message")
+COARSE_TO_FINE = ("span", *reversed(SINGLE_UNITS))
 LARGEST_SEED = 2**63 - 1
 
 
@@ -41,6 +42,7 @@ class ExplainRequest:
     prompt: str | Chat
     target: str | None
     max_new_tokens: int
+    tools: tuple[Mapping[str, Any], ...]
     stride: int
     units: str | tuple[str, ...]  # one name: a long prompt may be explained coarse to fine; several: exactly these
     display_unit: str | None  # the unit in which views show tokens
@@ -62,6 +64,7 @@ class ExplainRequest:
         *,
         target: str | None = None,
         max_new_tokens: int = 10,
+        tools: Tools | None = None,
         stride: int = 1,
         units: str | Sequence[str] | None = None,
         prompt_spans: Sequence[Span] | None = None,
@@ -91,11 +94,17 @@ class ExplainRequest:
             raise InputError(f"`stride` must be 1 where {names[0]} is given, got {stride}")
         if answer_span is not None and attribute_target is False:
             raise InputError("`answer_span` needs the scores of earlier output tokens: leave out `attribute_target`")
+        if isinstance(checked_prompt, str) and (
+            tools or "message" in ([units] if isinstance(units, str) else units or ())
+        ):
+            name = "`tools` are" if tools else "the unit 'message' is"
+            raise InputError(f"{name} for a chat: give the prompt as a list of messages (--chat or --messages)")
         configured, info = configure_method(method, preset, options or {}, replacer)
         return cls(
             prompt=checked_prompt,
             target=target,
             max_new_tokens=check_whole("max_new_tokens", max_new_tokens, 1),
+            tools=check_tools(tools or ()),
             stride=step,
             units=check_units("token" if units is None else units, prompt_spans, configured, info),
             display_unit="word" if units is None and prompt_spans is None else None,
@@ -134,7 +143,7 @@ def check_prompt(prompt: Any) -> str | Chat:
         if not prompt:
             raise InputError("the list of prompts is empty: give at least one text or chat")
         messages = check_messages(prompt)
-        check_texts(**{f"message {i}": message["content"] for i, message in enumerate(messages)})
+        check_texts(**{f"message {i}": message["content"] or None for i, message in enumerate(messages)})
         return messages
     if not prompt.strip():
         raise InputError("the prompt is empty: give some text to explain")
@@ -198,8 +207,8 @@ def check_units(
 ) -> str | tuple[str, ...]:
     """The units to score: one name, or several from coarse to fine."""
     if isinstance(units, str):
-        if units not in (*UNITS, "token"):
-            raise UnknownNameError("unit", units, ["token", *UNITS])
+        if units not in SINGLE_UNITS:
+            raise UnknownNameError("unit", units, SINGLE_UNITS)
         if prompt_spans is not None and units != "token":
             raise InputError(f"`prompt_spans` are the units themselves: leave out `units`, or give span,{units}")
         return units

@@ -12,8 +12,8 @@ share, and repeat until the prompt is reached. The traced share of a unit of the
 the share of a reasoning sentence is the probability to pass through it. The idea is that of CAGE (Walker and Ewetz,
 2025, arXiv 2512.15663).
 
-Two assumptions: effects mediate linearly, so that shares multiply along a path; and the score of a token in a fixed text
-tells how its replacement would change the text that follows. Neither is tested here. `reagent.check_traced` does: it
+Two assumptions: effects mediate linearly, so that shares multiply along a path; and the score of a token in a fixed
+text tells how its removal would change the text that follows. Neither is tested here. `reagent.check_traced` does: it
 deletes a part of the prompt, generates the reasoning anew, and measures the answer after it.
 """
 
@@ -152,7 +152,7 @@ class _Walk:
         weights[self.answer] = 1.0
         if effects is not None:
             weights[self.answer] = token_weights([effects[t] for t in self.answer], len(effects[self.answer[0]]))
-        return weights / weights.sum()
+        return np.asarray(weights / weights.sum())
 
     @cached_property
     def through(self) -> Floats:
@@ -195,8 +195,7 @@ class _Walk:
 
     def _visits(self, between: Floats) -> Floats:
         """wᵀ(I − A_oo)⁻¹: the sum over all paths inside the output, for the weights w of the answer."""
-        visits: Floats = np.linalg.solve((np.eye(len(between)) - between).T, self.weights)
-        return visits
+        return np.asarray(np.linalg.solve((np.eye(len(between)) - between).T, self.weights), dtype=np.float64)
 
 
 def _units_inside(units: Sequence[Token], span: Span) -> list[int]:
@@ -228,7 +227,8 @@ def _sources(why: Explanation) -> tuple[list[Span], list[int | None]]:
 
 def _parts(text: str, spans: Sequence[Span], shares: Floats) -> tuple[TracePart, ...]:
     return tuple(
-        TracePart(text[start:end], start, end, _share(share)) for (start, end), share in zip(spans, shares, strict=False)
+        TracePart(text[start:end], start, end, _share(share))
+        for (start, end), share in zip(spans, shares, strict=False)
     )
 
 

@@ -19,7 +19,7 @@ from reagent.methods.counterfactual import find_counterfactuals
 from reagent.methods.hierarchical import LevelResult, attribute_hierarchically
 from reagent.methods.registry import make_method
 from reagent.models.base import Model
-from reagent.models.chat import Chat
+from reagent.models.chat import Chat, Tools
 from reagent.models.load import load_model
 from reagent.replacers import Proposals, Replacer
 from reagent.replacers.base import no_proposals
@@ -36,6 +36,7 @@ def explain(
     *,
     target: str | None = None,
     max_new_tokens: int = 10,
+    tools: Tools | None = None,
     stride: int = 1,
     units: str | Sequence[str] | None = None,
     prompt_spans: Sequence[Span] | None = None,
@@ -60,6 +61,7 @@ def explain(
     *,
     target: str | Sequence[str | None] | None = None,
     max_new_tokens: int = 10,
+    tools: Tools | None = None,
     stride: int = 1,
     units: str | Sequence[str] | None = None,
     prompt_spans: Sequence[Span] | None = None,
@@ -83,6 +85,7 @@ def explain(
     *,
     target: str | Sequence[str | None] | None = None,
     max_new_tokens: int = 10,
+    tools: Tools | None = None,
     stride: int = 1,
     units: str | Sequence[str] | None = None,
     prompt_spans: Sequence[Span] | None = None,
@@ -104,14 +107,16 @@ def explain(
 
     Args:
         model: what `load_model` returns, or anything that it accepts.
-        prompt: a text, or a chat as a list of messages `{"role", "content"}`. A list of texts or of chats gives
-            a sequence of explanations, each computed when it is first read.
+        prompt: a text, or a chat as a list of messages `{"role", "content"}`, with `tool_calls` and the role `tool`
+            for agents. A list of texts or of chats gives a sequence of explanations, each computed when it is first
+            read.
         target: explain this continuation instead of the model's own; for a list of prompts, one for each.
         max_new_tokens: length of the model's own continuation.
+        tools: for a chat, definitions of the tools, which the chat template shows to the model.
         stride: explain every n-th output token only.
-        units: what is removed and scored: "token", "word", "sentence" or "paragraph". By default tokens, which
-            views show as words. A list goes from coarse to fine, as `["sentence", "token"]`; a long prompt does so
-            by default.
+        units: what is removed and scored: "token", "word", "sentence", "paragraph" or, in a chat, "message". By
+            default tokens, which views show as words. A list goes from coarse to fine, as `["sentence", "token"]`; a
+            long prompt does so by default.
         prompt_spans: score these characters of the prompt instead, each as one unit; everything else is kept.
         target_span: explain this phrase of the output as a whole.
         contrast: explain why the model did not say this instead.
@@ -146,6 +151,7 @@ def explain(
             one,
             target=its_target,
             max_new_tokens=max_new_tokens,
+            tools=tools,
             stride=stride,
             units=units,
             prompt_spans=prompt_spans,
@@ -221,9 +227,7 @@ def run(
     """Answer a checked request."""
     request.check_model(model)
     replacer = request.replacer_for(model)
-    case = read_case(
-        stream_to(model, on_answer), request.prompt, request.target, request.contrast, request.max_new_tokens
-    )
+    case = read_case(stream_to(model, on_answer), request)
     if on_answer is not None:
         on_answer(case.completion)
     case = replace(case, stride=request.stride)

@@ -20,7 +20,7 @@ OPEN_SIGN = "≈"  # does not depend on colour
 OPEN_NOTE = "rank not settled: the effect does not differ significantly from another (95 %)"
 OPEN_RANKS_NOTE = "a–b: rank not settled; the standard errors allow ranks a to b (95 %)"
 
-UNIT_NOUNS = ("token", "word", "sentence", "paragraph", "span")
+UNIT_NOUNS = ("token", "word", "sentence", "paragraph", "message", "span")
 
 
 class CaptionPart(NamedTuple):
