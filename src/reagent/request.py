@@ -94,19 +94,19 @@ class ExplainRequest:
             raise InputError(f"`stride` must be 1 where {names[0]} is given, got {stride}")
         if answer_span is not None and attribute_target is False:
             raise InputError("`answer_span` needs the scores of earlier output tokens: leave out `attribute_target`")
-        if isinstance(checked_prompt, str) and (
-            tools or "message" in ([units] if isinstance(units, str) else units or ())
-        ):
+        configured, info = configure_method(method, preset, options or {}, replacer)
+        checked_units = check_units("token" if units is None else units, prompt_spans, configured, info)
+        by_message = "message" in ([checked_units] if isinstance(checked_units, str) else checked_units)
+        if isinstance(checked_prompt, str) and (tools or by_message):
             name = "`tools` are" if tools else "the unit 'message' is"
             raise InputError(f"{name} for a chat: give the prompt as a list of messages (--chat or --messages)")
-        configured, info = configure_method(method, preset, options or {}, replacer)
         return cls(
             prompt=checked_prompt,
             target=target,
             max_new_tokens=check_whole("max_new_tokens", max_new_tokens, 1),
             tools=check_tools(tools or ()),
             stride=step,
-            units=check_units("token" if units is None else units, prompt_spans, configured, info),
+            units=checked_units,
             display_unit="word" if units is None and prompt_spans is None else None,
             prompt_spans=None if prompt_spans is None else check_prompt_spans(prompt_spans, checked_prompt),
             target_span=target_span,

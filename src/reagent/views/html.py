@@ -66,9 +66,11 @@ def render_document(title: str, fragment: str) -> str:
 
 def render_component(data: dict[str, Any] | list[dict[str, Any]], fallback: str) -> str:
     """Render one view, or a list of views to compare; `fallback` is the text where no script runs."""
+    views = [data] if isinstance(data, dict) else [one["view"] for one in data]
+    is_traced = any(view["trace"] for view in views)
     return Template(_asset("fragment.html")).substitute(
         style=_asset("view.css"),
-        script=_asset("trace.js") + _asset("view.js"),
+        script=(_asset("trace.js") if is_traced else "") + _asset("view.js"),
         data=_to_embedded_json(data),
         summary=escape(fallback),
     )

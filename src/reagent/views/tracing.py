@@ -23,10 +23,8 @@ LEAST_SHARE = 0.01  # of a part or of a flow that is shown
 SOURCES = 3  # named for each part in the terminal
 UNRELIABLE = 0.1  # share from which on a warning is shown
 NAME_LENGTH, TEXT_LENGTH, NEW_LENGTH = 80, 500, 160
-NOTE = (
-    "Shares are products along paths through the text as it is. They assume that effects mediate linearly. "
-    "check_traced (--check-traced N) generates the reasoning again without a part of the prompt."
-)
+ASSUMPTION = "Shares are products along paths through the text as it is. They assume that effects mediate linearly."
+CHECK = " To check it, generate the reasoning again without a part of the prompt: --check-traced N, or check_traced."
 
 
 @dataclass(frozen=True)
@@ -112,6 +110,10 @@ class TraceView:
         return f"{parts} not shown; none has more than {max(node.part.share for node in self.hidden):.2f}"
 
     @property
+    def note(self) -> str:
+        return ASSUMPTION + ("" if self.trace.checks else CHECK)
+
+    @property
     def checks(self) -> list[Caption]:
         return [self._check(check) for check in self.trace.checks]
 
@@ -146,7 +148,7 @@ def render_trace(explanation: Explanation) -> Iterator[RenderableType]:
         yield Text.assemble(*((part.text, "bold" if part.quoted else "") for part in caption))
     if view.warning:
         yield Text.assemble(("warning: ", "bold yellow"), view.warning)
-    yield Text("P prompt, R reasoning, A answer. " + NOTE, style="dim")
+    yield Text(f"P prompt, R reasoning, A answer. {view.note}", style="dim")
 
 
 def _table(view: TraceView) -> Table:
@@ -183,7 +185,7 @@ def trace_view_data(explanation: Explanation) -> dict[str, Any] | None:
     return {
         "summary": view.summary,
         "warning": view.warning,
-        "note": NOTE,
+        "note": view.note,
         "rest": view.rest,
         "checks": view.checks,
         "nodes": [

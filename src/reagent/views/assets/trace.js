@@ -1,8 +1,9 @@
 /* Draws how an answer goes back through the reasoning to the prompt: parts as boxes, flows as bands between them.
-   `trace` is the result of reagent.views.tracing.trace_view_data; the other functions are those of view.js. */
-function reagentTrace(trace, { make, quoted, captionNodes, onArrowKeys }) {
+   `trace` is the result of reagent.views.tracing.trace_view_data; `parts` are functions of view.js. */
+function reagentTrace(trace, parts) {
   "use strict";
-  const SVG = "http://www.w3.org/2000/svg";
+  const { make, quoted, captionNodes, onArrowKeys } = parts;
+  const SVG = "http://www.w3.org/2000/svg"; // the name of the vocabulary; nothing is loaded
   const TITLES = { prompt: "Prompt", reasoning: "Reasoning", answer: "Answer" };
   const THICKEST = 16; // width of a band that is the whole answer, in pixels
   const share = (value) => value.toFixed(2);
