@@ -13,7 +13,8 @@ why = reagent.explain(
     max_new_tokens=40,
     answer_span="12",  # what is traced; the text before it is the reasoning
     units="sentence",
-    probes=64,
+    method="occlusion",  # each sentence of the prompt and each token of the reasoning is deleted alone
+    removal="delete",
 )
 why = reagent.check_traced(model, why, count=2)  # generate again without each of the two strongest sentences
 why.show()

@@ -3,13 +3,14 @@
 import itertools
 import json
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
 
 import reagent
 from reagent.errors import InputError
-from reagent.explanation import Cost, Explanation, Message, Token
+from reagent.explanation import Cost, Explanation, Message, StepUnit, Token
 from reagent.schemas import read_schema
 from reagent.testing import ScriptedModel, two_hops
 from reagent.tracing import find_answer_span
@@ -64,7 +65,7 @@ def test_a_copied_copy_has_no_direct_share_and_all_of_the_traced_one(prompt: str
 def test_the_shares_are_the_sum_over_all_paths() -> None:
     inputs, outputs = 3, 5
     scores = random_scores(inputs, outputs)
-    why = explanation("a b c", " d e f g h", scores).traced("h")
+    why = explanation("a b c", " d e f g h", scores).traced("h", step_unit="token")
     assert why.trace is not None
     for unit in range(inputs):
         total = 0.0
@@ -79,9 +80,10 @@ def test_the_shares_are_the_sum_over_all_paths() -> None:
     assert sum(why.trace.traced) == pytest.approx(1)
 
 
-def test_what_flows_into_a_sentence_flows_out_of_it() -> None:
+@pytest.mark.parametrize("step_unit", ["sentence", "token"])
+def test_what_flows_into_a_sentence_flows_out_of_it(step_unit: StepUnit) -> None:
     prompt, completion = "One two. Three four.", " Five six. Seven eight. Nine ten"
-    trace = explanation(prompt, completion, random_scores(4, 6)).traced("ten").trace
+    trace = explanation(prompt, completion, random_scores(4, 6)).traced("ten", step_unit).trace
     assert trace is not None
     assert [part.text for part in trace.sources] == ["One two.", " Three four."]
     assert [part.text for part in trace.steps] == [" Five six.", " Seven eight.", " Nine"]
@@ -127,6 +129,18 @@ def test_a_traced_explanation_is_one_row_over_the_prompt() -> None:
     assert len(words.trace.traced) == len(words.input) == 1  # type: ignore[union-attr]
 
 
+def test_a_sentence_rests_on_what_its_tokens_need_from_outside() -> None:
+    """Each token needs the one before it most; only the effects of "b" and "c" on the sentence reach the prompt."""
+    effects = ((0.1, 0.0, 0.0), (0.0, 3.0, 0.0, 9.0), (0.0, 0.0, 1.0, 0.0, 9.0), (0.0, 0.0, 0.0, 0.0, 0.0, 9.0))
+    scores = [[value / sum(row) for value in row] for row in effects]
+    why = explanation("a b c", " d e f g", scores, effects=effects, effect_unit="nats")
+    by_sentence, by_token = (why.traced("g", unit).trace for unit in get_args(StepUnit))
+    assert by_sentence is not None
+    assert by_token is not None
+    assert by_sentence.traced == pytest.approx([0.1 / 4.1, 3 / 4.1, 1 / 4.1])
+    assert np.argmax(by_token.traced) == 0
+
+
 def test_a_meaningless_row_on_a_path_is_told() -> None:
     scores = [[1.0, 0.0], [0.5, 0.5, 0.0], [0.0, 0.0, 0.25, 0.75]]
     cost = replace(explanation("a b", " c d e", scores).cost, stopped=("flat", "flat", "single"))
@@ -167,6 +181,8 @@ def test_bad_answers_are_refused() -> None:
         why.traced("z")
     with pytest.raises(InputError, match="not in the output"):
         reagent.explain(two_hops(), "x a3 y", max_new_tokens=2, answer_span="c4")
+    with pytest.raises(InputError, match="step unit"):
+        why.traced("e", "word")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="`contrast` or `answer_span`, not both"):
         reagent.explain(two_hops(), "x a3 y", answer_span="c3", contrast="c4")
     with pytest.raises(InputError, match="leave out `attribute_target`"):

@@ -188,7 +188,7 @@ def _move_what_if(what_if: WhatIf, why: Explanation, units: Sequence[Token], mov
 
 
 @dataclass(frozen=True)
-class _OutputRuns:
+class OutputRuns:
     """Runs of output tokens that become one unit each, over `inputs` units of the prompt."""
 
     inputs: int
@@ -230,7 +230,7 @@ class _OutputRuns:
 
 def _aggregate_output(why: Explanation, runs: Runs) -> Explanation:
     """The rows of the tokens of each run as one row, over the prompt and the earlier runs."""
-    inputs, outputs = len(why.input), _OutputRuns(len(why.input), runs)
+    inputs, outputs = len(why.input), OutputRuns(len(why.input), runs)
     row_of = [number for number, run in enumerate(runs) for _ in run]
     move, tests = outputs.unit_of.__getitem__, why.sufficiency
     return replace(
@@ -242,7 +242,7 @@ def _aggregate_output(why: Explanation, runs: Runs) -> Explanation:
         stderr=outputs.sums(why.stderr),
         groups=tuple(outputs.groups(why.groups, k) for k in range(len(runs))) if why.groups else (),
         sufficiency=tests and tuple(_move_test(_decisive_test([tests[t] for t in run]), move) for run in runs),
-        levels=tuple(_aggregate_level(level, _OutputRuns(len(level.units), runs)) for level in why.levels),
+        levels=tuple(_aggregate_level(level, OutputRuns(len(level.units), runs)) for level in why.levels),
         what_if=tuple(
             replace(one, target=row_of[one.target], position=move(one.position))
             for one in why.what_if
@@ -252,7 +252,7 @@ def _aggregate_output(why: Explanation, runs: Runs) -> Explanation:
     )
 
 
-def _aggregate_level(level: Level, outputs: _OutputRuns) -> Level:
+def _aggregate_level(level: Level, outputs: OutputRuns) -> Level:
     return replace(
         level,
         scores=outputs.scores(level.scores, level.effects),
@@ -296,21 +296,14 @@ def _sum(rows: Sequence[Sequence[float]], length: int) -> Row:
 def _merge_scores(scores: Sequence[Sequence[float]], effects: Sequence[Sequence[float]] | None, length: int) -> Row:
     """The mean scores of several output tokens over the first `length` units.
 
-    Without effects, all tokens count equally, otherwise as `token_weights` says.
+    A token counts as much as its positive effects are large, because a token that needs nothing of the context has
+    scores too. Without effects, all tokens count equally.
     """
-    weights = [1.0] * len(scores) if effects is None else token_weights(effects, length)
+    weights = [1.0] * len(scores)
+    if effects is not None:
+        weights = [sum(max(0.0, value) for value in row[:length]) for row in effects]
+    if not sum(weights) > 0:
+        weights = [1.0] * len(scores)
     means = [sum(weight * row[i] for weight, row in zip(weights, scores, strict=True)) for i in range(length)]
     total = sum(means)
     return tuple(mean / total for mean in means) if total > 0 else _sum(scores, length)
-
-
-def token_weights(effects: Sequence[Sequence[float]], length: int) -> list[float]:
-    """How much each of several output tokens counts: as much as its positive effects are large.
-
-    A token that needs nothing of the context has scores too, which say little.
-
-    >>> token_weights([(2.0, -1.0), (0.5, 0.5)], 2), token_weights([(-1.0,)], 1)
-    ([2.0, 1.0], [1.0])
-    """
-    weights = [sum(max(0.0, value) for value in row[:length]) for row in effects]
-    return weights if sum(weights) > 0 else [1.0] * len(effects)

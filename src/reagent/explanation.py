@@ -33,6 +33,7 @@ from reagent.explanation_parts import (
     Rows,
     Scores,
     StandardError,
+    StepUnit,
     Sufficiency,
     Token,
     Trace,
@@ -52,8 +53,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STOP_REASONS", "Z_95", "Answer", "Contribution", "Cost", "Explanation", "Group", "Info", "Level", "Message", "Row",
-    "Rows", "StandardError", "Sufficiency", "Token", "TokenExplanation", "Trace", "TraceCheck", "TraceFlow",
-    "TracePart", "WhatIf", "WholeAnswer", "censoring_warnings", "join_tokens", "load", "warning_reasons",
+    "Rows", "StandardError", "StepUnit", "Sufficiency", "Token", "TokenExplanation", "Trace", "TraceCheck",
+    "TraceFlow", "TracePart", "WhatIf", "WholeAnswer", "censoring_warnings", "join_tokens", "load", "warning_reasons",
 ]  # fmt: skip
 
 Z_95 = 1.96  # half the width of a 95 % interval, in standard errors
@@ -405,16 +406,17 @@ class Explanation:
 
         return whole_answer(self)
 
-    def traced(self, answer_span: str | None = None) -> "Explanation":
+    def traced(self, answer_span: str | None = None, step_unit: StepUnit | None = None) -> "Explanation":
         """The explanation of an answer through the generated text before it: one output unit, over the prompt.
 
         `answer_span` is the answer: the last place in the output where this text occurs. By default it is the phrase
         or contrast that was asked about, or the last sentence of the output. The text before it is the reasoning.
+        Paths lead through its sentences (`step_unit` "sentence", the default) or its tokens ("token").
         The rows must be over the whole context: explain with `attribute_target=True`. tracing.py has the assumptions.
         """
         from reagent.tracing import traced_explanation
 
-        return traced_explanation(self, answer_span)
+        return traced_explanation(self, answer_span, step_unit)
 
     # --- JSON ---
 

@@ -18,6 +18,7 @@ Rows = tuple[Row, ...]
 Score = Annotated[float, JsonSchema(minimum=0, maximum=1.000001)]
 Scores = tuple[tuple[Score, ...], ...]
 StandardError = Annotated[float, Ge(0)]
+StepUnit = Literal["sentence", "token"]
 GROUP_KINDS = ("redundant", "complementary")
 
 
@@ -177,6 +178,8 @@ class Trace:
     answer: TracePart
     logprob: float | None
     """Log-probability of the answer, in nats."""
+    step_unit: StepUnit
+    """What paths lead through: sentences of the reasoning as wholes, or single tokens."""
     steps: tuple[TracePart, ...]
     """The sentences of the reasoning."""
     sources: tuple[TracePart, ...]

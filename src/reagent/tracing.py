@@ -1,18 +1,23 @@
 """Through the reasoning to the prompt: the answer traced along every path of influence.
 
 An answer often rests on generated text, and that text on the prompt. Scores over the whole context say both. Let A be
-the matrix of scores: row t has the shares of the units before output token t, and sums to 1. Its columns are the prompt
-(A_op) and earlier output (A_oo). The share of the prompt in each output token, over all paths, is
+the matrix of scores: row t has the shares of the units before step t of the output, and sums to 1. Its columns are the
+prompt (A_op) and earlier steps (A_oo). The share of the prompt in each step, over all paths, is
 
     traced = A_op + A_oo A_op + A_oo² A_op + … = (I − A_oo)⁻¹ A_op
 
-A_oo is strictly lower triangular: a token depends only on earlier ones. The sum is therefore finite, and no further
+A_oo is strictly lower triangular: a step depends only on earlier ones. The sum is therefore finite, and no further
 forward pass is needed. In other words: start at the answer, step back to an earlier unit with the probability of its
 share, and repeat until the prompt is reached. The traced share of a unit of the prompt is the probability to end there;
 the share of a reasoning sentence is the probability to pass through it. The idea is that of CAGE (Walker and Ewetz,
 2025, arXiv 2512.15663).
 
-Two assumptions: effects mediate linearly, so that shares multiply along a path; and the score of a token in a fixed
+The steps are sentences of the reasoning, or tokens. A sentence has the mean scores of its tokens for everything before
+the sentence; each token counts by the effects of that. What its tokens do to each other is left out, on purpose: the
+removal of a token harms above all the grammar of the next one, so that paths over single tokens creep back word by word
+and lose what the words say.
+
+Two assumptions: effects mediate linearly, so that shares multiply along a path; and the score of a unit in a fixed
 text tells how its removal would change the text that follows. Neither is tested here. `reagent.check_traced` does: it
 deletes a part of the prompt, generates the reasoning anew, and measures the answer after it.
 """
@@ -20,25 +25,28 @@ deletes a part of the prompt, generates the reasoning anew, and measures the ans
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from reagent.aggregation import merge_cost, token_weights
-from reagent.errors import InputError
-from reagent.explanation import Explanation, Token, Trace, TraceFlow, TracePart, join_tokens
+from reagent.aggregation import OutputRuns, merge_cost
+from reagent.errors import InputError, UnknownNameError
+from reagent.explanation import Explanation, StepUnit, Token, Trace, TraceFlow, TracePart, join_tokens
 from reagent.segmentation import Span, assign, split_sentences, split_words
 
 Floats = npt.NDArray[np.float64]
 MEANINGLESS = ("flat", "empty")  # reasons to stop whose rows are uniform
 
 
-def traced_explanation(why: Explanation, answer_span: str | None = None) -> Explanation:
+def traced_explanation(
+    why: Explanation, answer_span: str | None = None, step_unit: StepUnit | None = None
+) -> Explanation:
     """The explanation of the answer alone, over the prompt: its scores are the traced shares."""
-    if why.trace is not None and answer_span is None:
+    if why.trace is not None and answer_span is None and step_unit in (None, why.trace.step_unit):
         trace = why.trace
     else:
-        trace = trace_answer(why, find_answer(why, answer_span))
+        trace = trace_answer(why, find_answer(why, answer_span), step_unit or "sentence")
     if why.attributes == "prompt":
         return why  # it is traced already
     answer = _units_inside(why.output, (trace.answer.start, trace.answer.end))
@@ -83,29 +91,29 @@ def find_answer_span(completion: str, text: str) -> Span:
     return start, start + len(text)
 
 
-def trace_answer(why: Explanation, span: Span) -> Trace:
+def trace_answer(why: Explanation, span: Span, step_unit: StepUnit = "sentence") -> Trace:
     """Trace these characters of the completion to the prompt."""
+    if step_unit not in get_args(StepUnit):
+        raise UnknownNameError("step unit", step_unit, get_args(StepUnit))
     answer = _units_inside(why.output, span)
     _check_rows(why, answer)
-    walk = _Walk(why, answer)
-    reasoning = why.output[: answer[0]]
     sources, source_of = _sources(why)
-    steps = split_sentences(why.completion[: reasoning[-1].end]) if reasoning else []
-    step_of = assign([(token.start, token.end) for token in reasoning], steps, why.completion)
-    last = len(sources) + len(steps)
-    part_of = [
-        *source_of,
-        *(None if step is None else len(sources) + step for step in step_of),
-        *([last] * len(answer)),
-    ]
-    between = walk.flows(part_of, last + 1)
+    sentences, runs = _sentences(why, answer[0])
+    part_of_run = list(range(len(runs)))
+    if step_unit == "token":
+        part_of_run = [sentence for sentence, run in enumerate(runs) for _ in run]
+        runs = [[t] for t in range(answer[0])]
+    walk = _Walk(why, [*runs, answer])
+    parts = len(sources) + len(sentences)  # without the answer
+    between = walk.flows([*source_of, *(len(sources) + part for part in part_of_run), parts], parts + 1)
     arriving = between.sum(0)  # from later parts, [parts]
     start, end = why.output[answer[0]].start, why.output[answer[-1]].end
     logprobs = [why.output[t].logprob for t in answer]
     return Trace(
         answer=TracePart(why.completion[start:end], start, end, 1.0),
         logprob=None if None in logprobs else sum(p for p in logprobs if p is not None),
-        steps=_parts(why.completion, steps, arriving[len(sources) :]),
+        step_unit=step_unit,
+        steps=_parts(why.completion, sentences, arriving[len(sources) :]),
         sources=_parts(why.prompt, sources, arriving),
         flows=tuple(
             TraceFlow(int(source), int(target), _share(between[target, source]))
@@ -113,7 +121,7 @@ def trace_answer(why: Explanation, span: Span) -> Trace:
         ),
         direct=tuple(map(_share, walk.direct)),
         traced=tuple(map(_share, walk.traced)),
-        unreliable=_share(walk.passes_any([t for t, reason in enumerate(why.cost.stopped) if reason in MEANINGLESS])),
+        unreliable=_share(walk.passes_meaningless()),
     )
 
 
@@ -132,34 +140,34 @@ class _Walk:
     """The random walk from the answer back to the prompt."""
 
     why: Explanation
-    answer: Sequence[int]  # output units
+    runs: Sequence[Sequence[int]]  # the output units of each step; the last is the answer
 
     @cached_property
     def matrix(self) -> Floats:
-        """Shares [outputs up to the answer, inputs + those outputs]; each row sums to 1."""
-        count, inputs = self.answer[-1] + 1, len(self.why.input)
-        shares = np.zeros((count, inputs + count))
-        for t, row in enumerate(self.why.scores[:count]):
-            shares[t, : len(row)] = row
-            shares[t] /= shares[t].sum() or 1.0
+        """Shares [steps, inputs + steps]; each row sums to 1.
+
+        The row of a step is the mean over its tokens of their shares outside the step, weighted by the positive effects
+        of what is outside; without effects, by its scores.
+        """
+        why, inputs = self.why, len(self.why.input)
+        columns = OutputRuns(inputs, self.runs)
+        shares = np.zeros((len(self.runs), inputs + len(self.runs)))
+        for step in range(len(self.runs)):
+            scores = np.array(columns.rows_of(why.scores, step))  # [tokens, units before the step]
+            weights = outside = scores.sum(1)
+            if why.effects is not None:
+                weights = np.maximum(np.array(columns.rows_of(why.effects, step)), 0.0).sum(1)
+            weights = weights if weights.sum() > 0 else np.ones(len(scores))
+            row = weights / np.where(outside > 0, outside, 1.0) @ scores
+            shares[step, : len(row)] = row / (row.sum() or 1.0)
         return shares
 
     @cached_property
-    def weights(self) -> Floats:
-        """How much each token of the answer counts, [outputs]."""
-        weights = np.zeros(len(self.matrix))
-        effects = self.why.effects
-        weights[self.answer] = 1.0
-        if effects is not None:
-            weights[self.answer] = token_weights([effects[t] for t in self.answer], len(effects[self.answer[0]]))
-        return np.asarray(weights / weights.sum())
-
-    @cached_property
     def through(self) -> Floats:
-        """The probability that the walk visits each output unit, [outputs]."""
+        """The probability that the walk visits each step, [steps]."""
         return self._visits(self.matrix[:, len(self.why.input) :])
 
-    @cached_property
+    @property
     def traced(self) -> Floats:
         """The probability that the walk ends at each unit of the prompt, [inputs]."""
         ends = self.through @ self.matrix[:, : len(self.why.input)]
@@ -167,35 +175,37 @@ class _Walk:
 
     @property
     def direct(self) -> Floats:
-        """The probability that it does so without a visit to the reasoning, [inputs]."""
-        inputs, first = len(self.why.input), self.answer[0]
-        inside = self.matrix[:, inputs:].copy()
-        inside[:, :first] = 0.0
-        return np.asarray(self._visits(inside) @ self.matrix[:, :inputs])
+        """The probability that its first step ends there, [inputs]."""
+        return np.asarray(self.matrix[-1, : len(self.why.input)])
 
-    def passes_any(self, outputs: Sequence[int]) -> float:
-        """The probability that the walk visits at least one of these output units."""
-        stops = [t for t in outputs if t < len(self.matrix)]
+    def passes_meaningless(self) -> float:
+        """The probability that the walk visits a step of which no token has a meaningful row."""
+        stopped = self.why.cost.stopped
+        stops = [k for k, run in enumerate(self.runs) if all(stopped[t] in MEANINGLESS for t in run)]
         between = self.matrix[:, len(self.why.input) :].copy()
         between[stops] = 0.0  # the walk ends there, so that no path is counted twice
         return float(self._visits(between)[stops].sum())
 
     def flows(self, part_of: Sequence[int | None], parts: int) -> Floats:
-        """The probability that the walk steps from a part [targets] directly to another one [sources]."""
-        steps = self.through[:, None] * self.matrix  # [outputs, units]
+        """The probability that the walk steps from a part [targets] directly to another one [sources].
+
+        `part_of` has the part of each unit of the prompt, then of each step.
+        """
         inputs = len(self.why.input)
         flows = np.zeros((parts, parts))
-        for t, row in enumerate(steps):
-            target = part_of[inputs + t]
+        for step, row in enumerate(self.through[:, None] * self.matrix):
+            target = part_of[inputs + step]
             for i in row.nonzero()[0]:
                 source = part_of[i]
-                if source is not None and target is not None and source != target:
+                if source is not None and source != target:
                     flows[target, source] += row[i]
         return flows
 
     def _visits(self, between: Floats) -> Floats:
-        """wᵀ(I − A_oo)⁻¹: the sum over all paths inside the output, for the weights w of the answer."""
-        return np.asarray(np.linalg.solve((np.eye(len(between)) - between).T, self.weights), dtype=np.float64)
+        """The last row of (I − A_oo)⁻¹: the sum over all paths from the answer to each step."""
+        start = np.zeros(len(between))
+        start[-1] = 1.0
+        return np.asarray(np.linalg.solve((np.eye(len(between)) - between).T, start), dtype=np.float64)
 
 
 def _units_inside(units: Sequence[Token], span: Span) -> list[int]:
@@ -223,6 +233,20 @@ def _sources(why: Explanation) -> tuple[list[Span], list[int | None]]:
         if len(units) > 1:
             break
     return units, assign(spans, units, why.prompt)
+
+
+def _sentences(why: Explanation, stop: int) -> tuple[list[Span], list[list[int]]]:
+    """The sentences of the reasoning, which are the output units before `stop`, and the units of each."""
+    if not stop:
+        return [], []
+    spans = split_sentences(why.completion[: why.output[stop - 1].end])
+    numbers = assign([(unit.start, unit.end) for unit in why.output[:stop]], spans, why.completion)
+    units: dict[int, list[int]] = {}
+    last = 0
+    for t, number in enumerate(numbers):
+        last = last if number is None else number  # a token outside the text belongs to the sentence before it
+        units.setdefault(last, []).append(t)
+    return [spans[number] for number in units], list(units.values())
 
 
 def _parts(text: str, spans: Sequence[Span], shares: Floats) -> tuple[TracePart, ...]:
