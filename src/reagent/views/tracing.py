@@ -210,6 +210,9 @@ def _strongest(nodes: Sequence[TraceNode]) -> list[TraceNode]:
 
 
 def _role(explanation: Explanation, part: TracePart) -> str:
+    """The role of the message of a part; empty if all parts have the same."""
+    if len(explanation.messages) < 2:
+        return ""
     return next((role_name(m) for m in explanation.messages if m.start <= part.start < m.end), "")
 
 
