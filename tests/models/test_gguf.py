@@ -14,6 +14,7 @@ import pytest
 
 from reagent.errors import FileError, InputError
 from reagent.models import gguf
+from reagent.models.gguf import conversion
 from reagent.models._transformers import quiet_transformers
 
 TOKENS = ["<unk>", "<s>", "</s>", *"abcdefgh", "Ġ", "ab", "cd", "Ġa"]
@@ -145,7 +146,7 @@ def test_a_file_is_converted_again_only_when_it_changes(
     model: Path, cache: Path, messages: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[Path] = []
-    monkeypatch.setattr(gguf, "convert", lambda path, into: written.append(path) or (into / "x").write_text("x"))
+    monkeypatch.setattr(conversion, "convert", lambda path, into: written.append(path) or (into / "x").write_text("x"))
     first = gguf.convert_cached(model)
     monkeypatch.chdir(model.parent)
     assert gguf.convert_cached(Path("tiny.gguf")) == first
@@ -170,7 +171,7 @@ def test_a_large_file_is_read_but_not_kept(model: Path, cache: Path, monkeypatch
     import torch
 
     assert gguf.fits_cache(model)
-    monkeypatch.setattr(gguf, "LARGEST_CACHED", 100)
+    monkeypatch.setattr(conversion, "LARGEST_CACHED", 100)
     assert not gguf.fits_cache(model)
     with pytest.raises(InputError, match=r"over 1 GiB"):
         gguf.convert_cached(model)
