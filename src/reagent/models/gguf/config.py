@@ -135,12 +135,14 @@ def _gemma2(keys: Keys) -> dict[str, Any]:
 
 
 def _gemma3(keys: Keys) -> dict[str, Any]:
+    keys.expect("rope.scaling.attn_factor", 1.0)  # llama.cpp applies it to the sliding layers too
     window = keys("attention.sliding_window", 0)
     sliding = {"rope_type": "default", "rope_theta": keys("rope.freq_base_swa", 10000.0)}
+    sliding_layers = _layer_types(keys, period=6)
     return _gemma(keys, large=62) | {
         "rope_parameters": {"full_attention": rope_parameters(keys), "sliding_attention": sliding},
         "sliding_window": window or keys.context,
-        "layer_types": _layer_types(keys, period=6 if window else 1),
+        "layer_types": sliding_layers if window else ["full_attention"] * keys("block_count"),
         "attn_logit_softcapping": None,
         "final_logit_softcapping": keys("final_logit_softcapping", 0.0) or None,
     }

@@ -115,8 +115,8 @@ def _check_weights(header: Header, model: Any, info: Mapping[str, Any]) -> None:
     """Make sure that the network has all weights of the file, and no other ones."""
     if missing := sorted(info["missing_keys"]):  # transformers would fill them with random numbers
         raise InputError(
-            f"{str(header.path)!r} lacks {len(missing)} of the weights of a {header.architecture!r} model, first "
-            f"{missing[0]!r}; get the file again"
+            f"{str(header.path)!r} lacks {len(missing)} of the weights that transformers needs for the architecture "
+            f"{header.architecture!r}, first {missing[0]!r}: {ALTERNATIVE}"
         )
     positions = sum(tensor.weights for name, tensor in header.tensors.items() if name.startswith("rope_"))
     read, written = sum(weight.numel() for weight in model.parameters()), header.weights - positions

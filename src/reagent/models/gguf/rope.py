@@ -22,21 +22,18 @@ def rope_parameters(keys: Keys, *, partial: bool = False, only_longrope: bool = 
     factor = keys("rope.scaling.factor", keys("rope.scale_linear", 0.0)) or 1.0
     attention = keys("rope.scaling.attn_factor", 1.0)
     original = keys("rope.scaling.original_context_length", keys.context)
-    _check_yarn_constants(keys)
     lists = _factors(keys)
+    yarn_attention = 1 + 0.1 * math.log(max(factor, 1.0))
+    _check_yarn_constants(keys, yarn_attention)
     if kind == "yarn" and not lists and not only_longrope:
         return rope | {
             "rope_type": "yarn",
             "factor": factor,
             "original_max_position_embeddings": original,
-            "beta_fast": keys("rope.scaling.yarn_beta_fast", 32.0),
-            "beta_slow": keys("rope.scaling.yarn_beta_slow", 1.0),
-            "attention_factor": attention * (1 + 0.1 * math.log(max(factor, 1.0))),
+            "attention_factor": attention * yarn_attention,
         }
-    if kind not in ("none", "linear", "longrope"):
+    if kind not in ("linear", "longrope") and (kind, factor) != ("none", 1.0):
         raise keys.refusal("rope.scaling.type", kind)
-    if kind == "none":
-        factor = 1.0
     if not lists and factor == attention == 1.0:
         return rope
     if not lists and attention == 1.0 and not only_longrope:
@@ -60,8 +57,11 @@ def _factors(keys: Keys) -> dict[str, list[float]]:
     return {}
 
 
-def _check_yarn_constants(keys: Keys) -> None:
+def _check_yarn_constants(keys: Keys, attention: float) -> None:
+    """Allow only the constants of the paper: llama.cpp ignores others for these architectures."""
+    keys.expect("rope.scaling.yarn_beta_fast", 32.0)
+    keys.expect("rope.scaling.yarn_beta_slow", 1.0)
+    keys.expect("rope.scaling.yarn_attn_factor", attention)
     keys.expect("rope.scaling.yarn_log_multiplier", 0.0)
     keys.expect("rope.scaling.yarn_ext_factor", -1.0, 1.0)
-    keys.expect("rope.scaling.yarn_attn_factor", 1.0)
     keys.expect("rope.scaling.alpha", 0.0)
