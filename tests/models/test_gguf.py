@@ -14,8 +14,8 @@ import pytest
 
 from reagent.errors import FileError, InputError
 from reagent.models import gguf
-from reagent.models.gguf import conversion
 from reagent.models._transformers import quiet_transformers
+from reagent.models.gguf import conversion
 
 TOKENS = ["<unk>", "<s>", "</s>", *"abcdefgh", "Ġ", "ab", "cd", "Ġa"]
 MERGES = ["a b", "c d", "Ġ a"]
