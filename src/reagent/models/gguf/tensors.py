@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reagent.errors import InputError
-from reagent.models.gguf.header import Header
+from reagent.models.gguf.header import damage_error
 from reagent.models.gguf.keys import ALTERNATIVE, Keys
 
 
@@ -43,13 +43,16 @@ def check_tensors(keys: Keys, config: Mapping[str, Any]) -> None:
     for name, tensor in header.tensors.items():
         shape = letters.get(name) or known.optional.get(_without_number(name, layers))
         if shape is None:
-            raise _refusal(header, f"has the tensor {name!r}, which transformers cannot use for this architecture")
+            raise InputError(
+                f"{str(header.path)!r} has the tensor {name!r}, which transformers cannot use for the architecture "
+                f"{header.architecture!r}: {ALTERNATIVE}"
+            )
         expected = tuple(size[letter] for letter in shape)
         if tensor.shape != expected:
-            raise _refusal(header, f"has {name!r} with the shape {tensor.shape}, and its header says {expected}")
+            raise damage_error(header.path, f"{name!r} has the shape {tensor.shape}, and its header says {expected}")
     tokens = header.values.get("tokenizer.ggml.tokens")
     if tokens not in (None, keys.vocabulary):
-        raise _refusal(header, f"has {tokens} tokens, and embeddings of {keys.vocabulary}")
+        raise damage_error(header.path, f"it has {tokens} tokens, and embeddings of {keys.vocabulary}")
 
 
 def tensor_shapes(architecture: str, size: Mapping[str, int], kinds: Sequence[str]) -> dict[str, tuple[int, ...]]:
@@ -69,10 +72,6 @@ def _required(known: Tensors, kinds: Sequence[str]) -> dict[str, str]:
 def _without_number(name: str, layers: int) -> str:
     found = re.match(r"blk\.(\d+)\.", name)
     return f"blk.{name[found.end() :]}" if found and int(found[1]) < layers else name
-
-
-def _refusal(header: Header, problem: str) -> InputError:
-    return InputError(f"{str(header.path)!r} (architecture {header.architecture!r}) {problem}: {ALTERNATIVE}")
 
 
 def _dimensions(keys: Keys, config: Mapping[str, Any]) -> dict[str, int]:
