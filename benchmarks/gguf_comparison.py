@@ -1,6 +1,6 @@
 """GGUF files, read by reagent, by llama.cpp and by `transformers` alone: differences of log-probabilities.
 
-python benchmarks/gguf.py            # prints JSON; a few minutes on one core
+python benchmarks/gguf_comparison.py            # prints JSON; a few minutes on one core
 
 The files are tiny and random, one for each architecture and quantisation, and one for each key of the header that
 changes the arithmetic (`tests/gguf_files.py`). Differences are the largest over the whole vocabulary at five positions,
@@ -19,6 +19,9 @@ from typing import Any
 import numpy as np
 
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
+from prompts import DEMO
+
+import reagent
 from gguf_files import (
     LARGE,
     QUANTISATIONS,
@@ -32,9 +35,6 @@ from gguf_files import (
     transformers_log_probabilities,
     write_model,
 )
-from prompts import DEMO
-
-import reagent
 from reagent.models.bundled import fetch_gguf
 
 
