@@ -41,6 +41,13 @@ RECIPES: Mapping[str, Recipe] = {
     "qwen3": Recipe(head=128),
     "qwen2moe": Recipe(keys=_EXPERTS | {"expert_shared_feed_forward_length": 256}, sizes={"E": 4, "M": 256, "S": 256}),
     "qwen3moe": Recipe(head=128, keys=_EXPERTS, sizes={"E": 4, "M": 256}),
+    "qwen35": Recipe(
+        head=128,
+        keys={"ssm.inner_size": 512, "ssm.state_size": 128, "ssm.conv_kernel": 4, "ssm.time_step_rank": 4}
+        | {"ssm.group_count": 2, "full_attention_interval": 2, "rope.freq_base": 1e6}
+        | {"rope.dimension_count": 64, "rope.dimension_sections": [11, 11, 10, 0]},
+        sizes={"I": 512, "H": 1024, "T": 4, "N": 128, "Y": 1024, "L": 4},
+    ),
     "gemma2": Recipe(head=128, tied=True, keys={"attention.sliding_window": 16}),
     "gemma3": Recipe(
         head=128,
@@ -123,9 +130,10 @@ def model_shapes(architecture: str, blocks: int, keys: Mapping[str, Any]) -> dic
     hidden = recipe.keys.get("feed_forward_length", HIDDEN)
     sizes = {"V": len(TOKENS), "W": WIDTH, "C": CONTEXT, "3": 3 * WIDTH, "F": hidden, "G": 2 * hidden, "D": head}
     sizes |= {"Q": HEADS * head, "K": groups * head, "A": (HEADS + 2 * groups) * head} | recipe.sizes
-    kinds = [
-        "full_attention" if count else "conv" for count in recipe.keys.get("attention.head_count_kv", [1] * blocks)
-    ]
+    attention = recipe.keys.get("attention.head_count_kv", [1] * blocks)
+    if interval := recipe.keys.get("full_attention_interval"):
+        attention = [(i + 1) % interval == 0 for i in range(blocks)]
+    kinds = ["full_attention" if attends else "conv" for attends in attention]
     return tensor_shapes(architecture, sizes, kinds)
 
 
@@ -281,6 +289,7 @@ VARIANTS: Mapping[str, Mapping[str, Variant]] = {
     },
     "qwen2": _ROTARY | _ATTENTION_FACTOR | {"own output": Variant(tensors=_HEAD_TENSOR)},
     "qwen3": _ROTARY | _ATTENTION_FACTOR,
+    "qwen35": _ROTARY | _ATTENTION_FACTOR,
     "qwen2moe": _ROTARY | _ATTENTION_FACTOR,
     "qwen3moe": _ROTARY | _ATTENTION_FACTOR,
     "gemma2": _ROTARY

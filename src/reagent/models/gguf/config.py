@@ -107,6 +107,31 @@ def _qwen3moe(keys: Keys) -> dict[str, Any]:
     return _qwen3(keys) | _experts(keys, normalised=True)
 
 
+def _qwen35(keys: Keys) -> dict[str, Any]:
+    """Gated delta nets, and attention in every fourth block. In texts, the three axes of its positions are equal."""
+    keys.expect("nextn_predict_layers", 0)
+    interval, heads = keys("full_attention_interval", 4), keys("ssm.time_step_rank")
+    sections = keys.layers("rope.dimension_sections") or ()
+    rope = {"mrope_section": [size for size in sections if size], "mrope_interleaved": True}
+    return (
+        _sizes(keys)
+        | _rms(keys)
+        | {
+            "head_dim": keys.head,
+            "rope_parameters": rope_parameters(keys, partial=True) | rope,
+            "attention_bias": False,
+            "layer_types": [
+                "linear_attention" if (i + 1) % interval else "full_attention" for i in range(keys("block_count"))
+            ],
+            "linear_conv_kernel_dim": keys("ssm.conv_kernel"),
+            "linear_key_head_dim": keys("ssm.state_size"),
+            "linear_value_head_dim": keys("ssm.inner_size") // heads,
+            "linear_num_key_heads": keys("ssm.group_count"),
+            "linear_num_value_heads": heads,
+        }
+    )
+
+
 def _phi3(keys: Keys) -> dict[str, Any]:
     _check_fixed_head(keys)
     window = keys("attention.sliding_window", 0)
@@ -303,6 +328,7 @@ CONFIGS: Mapping[str, tuple[str, Callable[[Keys], dict[str, Any]]]] = {
     "llama": ("llama", _llama),
     "qwen2": ("qwen2", _qwen2),
     "qwen3": ("qwen3", _qwen3),
+    "qwen35": ("qwen3_5_text", _qwen35),
     "qwen2moe": ("qwen2_moe", _qwen2moe),
     "qwen3moe": ("qwen3_moe", _qwen3moe),
     "gemma2": ("gemma2", _gemma2),

@@ -56,7 +56,8 @@ def convert(path: Path, into: Path) -> None:
     model, tokenizer = load_gguf(path)
     # The weights are plain floats now. With the old config they would be unpacked again.
     model.hf_quantizer = None
-    del model.config.quantization_config
+    if hasattr(model.config, "quantization_config"):
+        del model.config.quantization_config
     try:
         with quiet_transformers():
             model.save_pretrained(into)

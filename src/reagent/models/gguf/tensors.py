@@ -19,14 +19,14 @@ from reagent.models.gguf.keys import ALTERNATIVE, Keys
 class Tensors:
     """`top` tensors, those of each `block`, and `optional` ones, whose names begin with `blk.` if they are of a block.
 
-    `attention` and `convolution` are only in the blocks of these kinds, where an architecture mixes them.
+    `attention` and `mixer` are only in the blocks with attention and in those with a convolution or a recurrence.
     """
 
     block: Mapping[str, str]
     top: Mapping[str, str]
     optional: Mapping[str, str] = field(default_factory=dict)
     attention: Mapping[str, str] = field(default_factory=dict)
-    convolution: Mapping[str, str] = field(default_factory=dict)
+    mixer: Mapping[str, str] = field(default_factory=dict)
 
 
 def check_tensors(keys: Keys, config: Mapping[str, Any]) -> None:
@@ -64,7 +64,7 @@ def tensor_shapes(architecture: str, size: Mapping[str, int], kinds: Sequence[st
 def _required(known: Tensors, kinds: Sequence[str]) -> dict[str, str]:
     required = dict(known.top)
     for layer, kind in enumerate(kinds):
-        special = known.convolution if kind == "conv" else known.attention
+        special = known.attention if kind.endswith("_attention") and kind != "linear_attention" else known.mixer
         required |= {f"blk.{layer}.{name}": shape for name, shape in {**known.block, **special}.items()}
     return required
 
@@ -90,6 +90,12 @@ def _dimensions(keys: Keys, config: Mapping[str, Any]) -> dict[str, int]:
     if "state_size" in config:
         inner, rank, state = config["intermediate_size"], config["time_step_rank"], config["state_size"]
         sizes |= {"I": inner, "J": 2 * inner, "T": rank, "N": state, "P": rank + 2 * state, "L": config["conv_kernel"]}
+    if "linear_conv_kernel_dim" in config:
+        states, values = config["linear_key_head_dim"], config["linear_num_value_heads"]
+        inner = config["linear_value_head_dim"] * values
+        sizes |= {"I": inner, "H": 2 * states * config["linear_num_key_heads"] + inner, "T": values}
+        sizes |= {"N": config["linear_value_head_dim"], "Y": 2 * keys.heads * keys.head}
+        sizes |= {"L": config["linear_conv_kernel_dim"]}
     if "conv_L_cache" in config:
         sizes |= {"L": config["conv_L_cache"]}
     return sizes
@@ -145,6 +151,17 @@ _CONVOLUTION = {
     "shortconv.in_proj.weight": "3W",
     "shortconv.out_proj.weight": "WW",
 }
+_DELTA_NET = {
+    "attn_qkv.weight": "HW",
+    "attn_gate.weight": "IW",
+    "ssm_conv1d.weight": "HL",
+    "ssm_dt.bias": "T",
+    "ssm_a": "T",
+    "ssm_beta.weight": "TW",
+    "ssm_alpha.weight": "TW",
+    "ssm_norm.weight": "N",
+    "ssm_out.weight": "WI",
+}
 _FREQUENCIES = {"rope_freqs.weight": "R"}
 _GEMMA_NORMS = _NORMS | {"post_attention_norm.weight": "W", "post_ffw_norm.weight": "W"}
 _FACTORS = {"rope_factors_long.weight": "R", "rope_factors_short.weight": "R"}
@@ -170,12 +187,19 @@ TENSORS: Mapping[str, Tensors] = {
     "falcon": Tensors(_biased({"attn_norm.weight": "W"}) | _FALCON, _TOP_BIAS, _HEAD),
     "gpt2": Tensors(_biased(_NORMS | _FUSED), _TOP_BIAS | {"position_embd.weight": "CW"}, _HEAD),
     "bloom": Tensors(_biased(_NORMS | _FUSED), _TOP_BIAS | _biased({"token_embd_norm.weight": "W"}), _HEAD),
+    "qwen35": Tensors(
+        {"attn_norm.weight": "W", "post_attention_norm.weight": "W"} | _GATED,
+        _TOP,
+        _HEAD,
+        attention=_ATTENTION | {"attn_q.weight": "YW"} | _QK_NORMS,
+        mixer=_DELTA_NET,
+    ),
     "mamba": Tensors(_MAMBA, _TOP, _HEAD),
     "lfm2": Tensors(
         _NORMS | _GATED,
         _EMBEDDING | {"token_embd_norm.weight": "W"},
         _HEAD,
         attention=_ATTENTION | _QK_NORMS,
-        convolution=_CONVOLUTION,
+        mixer=_CONVOLUTION,
     ),
 }
