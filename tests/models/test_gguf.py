@@ -333,6 +333,14 @@ def another_vocabulary(path: Path) -> None:
     write_model(path, "llama", tensors={"token_embd.weight": (300, 256), "output.weight": (300, 256)})
 
 
+def no_heads(path: Path) -> None:
+    write_model(path, "llama", keys={"attention.head_count": 0})
+
+
+def text_for_a_number(path: Path) -> None:
+    write_model(path, "llama", keys={"embedding_length": "wide"})
+
+
 def lacks_a_key(path: Path) -> None:
     write_model(path, "llama", keys={"attention.layer_norm_rms_epsilon": None})
 
@@ -379,6 +387,8 @@ def not_a_number(path: Path) -> None:
         (another_shape, "'blk.1.ffn_up.weight' has the shape (256, 256), and its header says (512, 256)"),
         (another_head_size, "'blk.0.attn_q.weight' has the shape (512, 256), and its header says (256, 256)"),
         (another_vocabulary, "288 tokens, and embeddings of 300"),
+        (no_heads, "a key of its header has a wrong value"),
+        (text_for_a_number, "a key of its header has a wrong value"),
         (lacks_a_key, "'llama.attention.layer_norm_rms_epsilon'"),
         (lacks_a_weight, "lacks 1 of the weights"),
         (not_a_number, "not finite"),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from reagent.errors import InputError
-from reagent.models.gguf.header import Header
+from reagent.models.gguf.header import Header, damage_error
 from reagent.models.gguf.keys import ALTERNATIVE, Keys
 from reagent.models.gguf.rope import rope_parameters
 from reagent.models.gguf.tensors import check_tensors
@@ -27,9 +27,14 @@ def build_config(header: Header) -> tuple[str, dict[str, Any]]:
         )
     model_type, configure = CONFIGS[header.architecture]
     keys = Keys(header)
-    config = configure(keys)
-    keys.refuse_unread()
-    check_tensors(keys, config)
+    try:
+        config = configure(keys)
+        keys.refuse_unread()
+        check_tensors(keys, config)
+    except InputError:
+        raise
+    except (ArithmeticError, TypeError, ValueError) as error:  # a size of 0, a text in the place of a number
+        raise damage_error(header.path, f"a key of its header has a wrong value: {error}") from error
     tokens = {name: header.values.get(f"tokenizer.ggml.{key}_token_id") for name, key in _TOKENS.items()}
     tied = not keys.has("output.weight")
     return model_type, {"vocab_size": keys.vocabulary, "tie_word_embeddings": tied} | config | tokens

@@ -78,8 +78,8 @@ def load_gguf(path: Path, dtype: "torch.dtype | None" = None) -> tuple[Any, Any]
         from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
         load: Any = AutoModelForCausalLM.from_pretrained  # its declared type ignores `output_loading_info`
-        source = {"gguf_file": "model.gguf", "config": AutoConfig.for_model(model_type, **options)}
         try:
+            source = {"gguf_file": "model.gguf", "config": AutoConfig.for_model(model_type, **options)}
             tokenizer = AutoTokenizer.from_pretrained(folder, gguf_file="model.gguf")
             model, info = load(folder, **source, dtype=dtype or torch.float32, output_loading_info=True)
         except Exception as error:  # the readers raise anything from IndexError to NotImplementedError
