@@ -1,12 +1,13 @@
 """GGUF files, read by reagent, by llama.cpp and by `transformers` alone: differences of log-probabilities.
 
-python benchmarks/gguf_comparison.py            # prints JSON; a few minutes on one core
+python benchmarks/gguf_comparison.py [--out F.json]      # prints JSON; five minutes on one core, resumable with --out
 
 The files are tiny and random, one for each architecture and quantisation, and one for each key of the header that
 changes the arithmetic (`tests/gguf_files.py`). Differences are the largest over the whole vocabulary at five positions,
 in nats. The embedded model is compared as well.
 """
 
+import argparse
 import json
 import os
 import sys
@@ -35,20 +36,29 @@ from gguf_files import (
     transformers_log_probabilities,
     write_model,
 )
+from reagent.atomic_io import atomic_write
 from reagent.models.bundled import fetch_gguf
 
 
 def main() -> None:
-    import xllamacpp
-
-    packages = {name: version(name) for name in ("transformers", "gguf", "xllamacpp")}
-    result: dict[str, Any] = {"versions": packages | {"llama.cpp": xllamacpp.BUILD_INFO}}
-    result["embedded"] = compare_embedded()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, help="also write the results here; those in it are not measured again")
+    out = parser.parse_args().out
+    result: dict[str, Any] = {"quantisations": {}, "headers": {}}
+    if out and out.exists():
+        result = json.loads(out.read_text())
+    result["versions"] = {name: version(name) for name in ("transformers", "gguf", "xllamacpp")}
+    if "embedded" not in result:
+        result["embedded"] = compare_embedded()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["REAGENT_CACHE"] = folder
         path = Path(folder) / "model.gguf"
-        result["quantisations"] = {a: {q: compare_weights(path, a, q) for q in QUANTISATIONS} for a in RECIPES}
-        result["headers"] = {a: compare_headers(path, a) for a in VARIANTS}
+        for name in RECIPES:
+            if name not in result["headers"]:
+                result["quantisations"][name] = {kind: compare_weights(path, name, kind) for kind in QUANTISATIONS}
+                result["headers"][name] = compare_headers(path, name)
+                if out:
+                    atomic_write(out, json.dumps(result, indent=1) + "\n")
     print(json.dumps(result, indent=1))
 
 

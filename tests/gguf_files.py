@@ -245,8 +245,7 @@ class Variant:
 
 _LINEAR = {"rope.scaling.type": "linear", "rope.scaling.factor": 4.0}
 _YARN = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 32}
-_LONG = {"rope.scaling.attn_factor": 1.2, "rope.scaling.original_context_length": 8}
-_SHORT = _LONG | {"rope.scaling.original_context_length": 4096}
+_SHORT = {"rope.scaling.attn_factor": 1.2, "rope.scaling.original_context_length": 4096}
 _BASE = Variant({"rope.freq_base": 500.0})
 _ROTARY = {
     "linear": Variant(_LINEAR),
@@ -313,8 +312,7 @@ VARIANTS: Mapping[str, Mapping[str, Variant]] = {
     | {
         "attention factor": _ATTENTION_FACTOR["attention factor"],
         "part of the head": Variant({"rope.dimension_count": 32}),
-        "short factors": Variant(_SHORT, _PHI3_FACTORS),
-        "long factors": Variant(_LONG, _PHI3_FACTORS),
+        "factors of short texts": Variant(_SHORT, _PHI3_FACTORS),
     },
     "stablelm": _ROTARY
     | _ATTENTION_FACTOR

@@ -425,6 +425,13 @@ def test_keys_without_effect_are_accepted(tmp_path: Path) -> None:
     assert network.config.rope_parameters["rope_type"] == "default"
 
 
+def test_two_lists_of_factors_limit_the_length_to_the_first(tmp_path: Path) -> None:
+    factors = {f"rope_factors_{length}.weight": (32,) for length in ("short", "long")}
+    keys = {"rope.scaling.original_context_length": 64}
+    network, _ = gguf.load_gguf(write_model(tmp_path / "tiny.gguf", "phi3", keys=keys, tensors=factors))
+    assert network.config.max_position_embeddings == 64
+
+
 def test_importing_is_cheap() -> None:
     script = "import sys, reagent.models.bundled; print(sorted({'torch', 'transformers', 'gguf'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -26,7 +26,7 @@ FEW = [
     ("llama", "yarn"),
     ("gemma2", "attention soft cap"),
     ("gemma3", "linear"),
-    ("phi3", "long factors"),
+    ("phi3", "factors of short texts"),
 ]
 # llama.cpp rounds the activations before it multiplies them, to 16 bits for F16 and to 8 bits for the other types.
 ROUNDED = {"F32": 0.0, "F16": 0.05, "Q8_0": 1.5, "Q4_0": 1.5, "Q4_K": 1.5}

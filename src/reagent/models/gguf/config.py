@@ -139,13 +139,18 @@ def _qwen35(keys: Keys) -> dict[str, Any]:
 
 def _phi3(keys: Keys) -> dict[str, Any]:
     _check_fixed_head(keys)
-    window = keys("attention.sliding_window", 0)
+    window, original = keys("attention.sliding_window", 0), keys("rope.scaling.original_context_length", keys.context)
+    rope = rope_parameters(keys, partial=True, only_longrope=True)
+    # With the second list of factors, a longer text changes the positions of all its tokens. Parts that were computed
+    # before would be wrong, so that only texts with the first list are taken.
+    switches = rope.get("short_factor") != rope.get("long_factor")
     return (
         _sizes(keys)
         | _rms(keys)
         | {
-            "rope_parameters": rope_parameters(keys, partial=True, only_longrope=True),
-            "original_max_position_embeddings": keys("rope.scaling.original_context_length", keys.context),
+            "rope_parameters": rope,
+            "max_position_embeddings": min(original, keys.context) if switches else keys.context,
+            "original_max_position_embeddings": original,
             # llama.cpp leaves the window out, with a warning. The model was trained with it.
             "sliding_window": window if 0 < window < keys.context else None,
         }

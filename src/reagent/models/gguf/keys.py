@@ -10,6 +10,7 @@ ALTERNATIVE = "give the model's own folder, or serve the file with llama.cpp and
 _REQUIRED: Any = object()
 # Without effect on probabilities: the vocabulary is counted in the embeddings, the layout is a remark.
 _METADATA = ("vocab_size", "tensor_data_layout", "rope.scaling.finetuned")
+_OTHER_INPUTS = ("vision.", "audio.", "mm.")  # only texts are given to the model
 # Read by llama.cpp for every architecture; here only the values that change nothing.
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "attention.causal": (True,),
@@ -56,8 +57,7 @@ class Keys:
             raise self.refusal(name, value)
 
     def refuse_unread(self) -> None:
-        for name in _METADATA:
-            self._unread.discard(name)
+        self._unread = {name for name in self._unread if name not in _METADATA and not name.startswith(_OTHER_INPUTS)}
         for name in self._unread & set(_NEUTRAL):
             self.expect(name, *_NEUTRAL[name])
         if self._unread:
