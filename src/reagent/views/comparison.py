@@ -17,6 +17,7 @@ from reagent.errors import InputError
 from reagent.explanation import Explanation, Row, Token
 from reagent.views import html
 from reagent.views.display import annotated_row, displayed, main_row, row_of
+from reagent.views.fitted_label import FittedLabel
 from reagent.views.groups import describe_groups, describe_sufficiency, group_captions, group_letters, group_marks
 from reagent.views.html import page_title, render_component, render_document, summarize
 from reagent.views.latex import escape_latex, render_caption, render_shaded
@@ -33,7 +34,6 @@ from reagent.views.summary import (
     question_caption,
 )
 from reagent.views.terminal import (
-    FittedLabel,
     format_caption,
     format_warning,
     print_parts,

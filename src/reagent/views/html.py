@@ -1,7 +1,7 @@
 """An explanation as HTML: a page, or a fragment for notebooks.
 
-Both contain the same component: `assets/view.js` draws the result of `to_view_data`, and `assets/view.css`
-styles it. The page works without a network.
+Both contain the same component: `assets/view.js` draws the result of `to_view_data`, with `assets/trace.js` for the
+graph of a traced answer, and `assets/view.css` styles it. The page works without a network.
 """
 
 import json
@@ -38,6 +38,7 @@ from reagent.views.summary import (
     what_if_captions,
 )
 from reagent.views.text import NEWLINE, all_labels, label, sanitize, shorten, split_into_pieces, template_text
+from reagent.views.tracing import trace_view_data
 
 TITLE_LENGTH = 60
 TOOLTIP_LENGTH = 500
@@ -65,8 +66,13 @@ def render_document(title: str, fragment: str) -> str:
 
 def render_component(data: dict[str, Any] | list[dict[str, Any]], fallback: str) -> str:
     """Render one view, or a list of views to compare; `fallback` is the text where no script runs."""
+    views = [data] if isinstance(data, dict) else [one["view"] for one in data]
+    is_traced = any(view["trace"] for view in views)
     return Template(_asset("fragment.html")).substitute(
-        style=_asset("view.css"), script=_asset("view.js"), data=_to_embedded_json(data), summary=escape(fallback)
+        style=_asset("view.css"),
+        script=(_asset("trace.js") if is_traced else "") + _asset("view.js"),
+        data=_to_embedded_json(data),
+        summary=escape(fallback),
     )
 
 
@@ -108,6 +114,7 @@ def to_view_data(explanation: Explanation, unit: str | None = None) -> dict[str,
         "openSign": OPEN_SIGN,
         "openRanksNote": OPEN_RANKS_NOTE,
         "rows": rows,
+        "trace": trace_view_data(shown),
     }
 
 
