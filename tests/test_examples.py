@@ -32,7 +32,7 @@ ANSWERS = {
     "stated_twice": "redundant: Japan and Japan:",
     "sufficient": "\nsufficient (",
     "system_message": "nats: You are a pirate.",
-    "traced": "comes from the prompt directly",
+    "traced": " 1   A farmer has 3 red boxes. ",
     "two_presets": "fast    33 passes: Japan ",
     "what_if": " instead of Japan:",
     "why_this_answer": "⟦Japan⟧",

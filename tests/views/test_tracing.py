@@ -23,9 +23,9 @@ def traced(important: str = " Japan", **changes: object) -> Explanation:
     return make(PROMPT, COMPLETION, important=important, **changes).traced("Tokyo")
 
 
-def printed(why: Explanation, width: int = 80) -> str:
+def printed(why: Explanation, width: int = 80, target: int | None = None) -> str:
     console = Console(file=StringIO(), width=width, color_system=None)
-    show(why, console=console)
+    show(why, console=console, target=target)
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
@@ -63,6 +63,7 @@ def test_an_explanation_that_carries_a_trace_is_shown_traced() -> None:
     assert printed(why) == printed(why.traced())
     assert to_view_data(why) == to_view_data(why.traced())
     assert "P2" in printed(why)
+    assert "P2" not in printed(why, target=0)
 
 
 def test_an_answer_without_reasoning_says_so() -> None:

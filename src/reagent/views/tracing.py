@@ -136,8 +136,8 @@ class TraceView:
 
 
 def render_trace(explanation: Explanation) -> Iterator[RenderableType]:
-    """Render the parts as a table, then the checks; nothing without a trace."""
-    if explanation.trace is None:
+    """Render the parts as a table, then the checks; nothing without a trace, or if a single token is shown."""
+    if explanation.trace is None or explanation.attributes == "context":
         return
     view = TraceView(explanation, explanation.trace)
     yield Text(plain_text(view.summary))
