@@ -32,6 +32,7 @@ from reagent.explanation_parts import (
     Row,
     Rows,
     Scores,
+    Screening,
     StandardError,
     Sufficiency,
     Token,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STOP_REASONS", "Z_95", "Answer", "Contribution", "Cost", "Explanation", "Group", "Info", "Level", "Message", "Row",
-    "Rows", "StandardError", "Sufficiency", "Token", "TokenExplanation", "WhatIf", "WholeAnswer", "censoring_warnings",
+    "Rows", "Screening", "StandardError", "Sufficiency", "Token", "TokenExplanation", "WhatIf", "WholeAnswer", "censoring_warnings",
     "join_tokens", "load", "warning_reasons",
 ]  # fmt: skip
 
@@ -164,6 +165,7 @@ class Explanation:
             "answer",
             "levels",
             "levels.answer",
+            "screening",
             "messages",
             "what_if",
             "cost.runs",
@@ -209,6 +211,8 @@ class Explanation:
     """The answer as a whole; null if it was not measured, or if there is only one output token."""
     levels: tuple[Level, ...] = ()
     """Coarser explanations of a long prompt, the coarsest first."""
+    screening: Screening | None = None
+    """What was set aside of a long prompt; null if every unit was measured."""
     messages: tuple[Message, ...] = ()
     """Of a chat. The rest of the prompt belongs to the chat template."""
     what_if: tuple[WhatIf, ...] = ()

@@ -182,7 +182,7 @@ def test_a_network_is_screened_the_same_however_batches_are_cut() -> None:
     def run(tokens_at_once: int) -> Screen:
         model = HuggingFaceModel(network, tokenizer, tokens_at_once=tokens_at_once)
         case = model.case(text, target=" Tokyo")
-        groups = [i // 2 if i < len(case.input) - 64 else None for i in range(len(case.input))]
+        groups = [i if i < len(case.input) - 64 else None for i in range(len(case.input))]
         case = case.grouped(groups).without_output_removal().with_logprobs(model)
         return screen(model, case, keep=0.1)
 

@@ -44,7 +44,6 @@ from reagent.request import LARGEST_SEED, check_texts, check_whole
 from reagent.segmentation import assign, split_sentences
 
 MAX_NEW_TOKENS = 64
-MANY_SENTENCES = 32  # from which on sentences are screened before they are measured one by one
 EXTRA_PROBES = 64  # for redundant sources and the smallest context
 
 
@@ -241,9 +240,9 @@ def _screen(
     model: Model, case: Case, free: Ids, sentences: Sequence[int], on_progress: ProgressCallback
 ) -> tuple[Mask, Screening | None]:
     """Which free units are measured one by one, and what is known about the others; of a few units, all."""
-    if len(free) <= MANY_SENTENCES:
-        return np.ones(len(free), dtype=np.bool_), None
     screened = screen(model, case, near=0, on_progress=on_progress)
+    if screened.kept.all():
+        return np.ones(len(free), dtype=np.bool_), None
     kept = np.isin(free, screened.discarded, invert=True)
     discarded = tuple(sentence for sentence, is_kept in zip(sentences, kept, strict=True) if not is_kept)
     return kept, Screening(discarded, float(screened.joint.sum()))

@@ -16,8 +16,11 @@ from reagent.errors import InputError
 from reagent.explanation import Cost, Explanation, Level, Rows, WhatIf, WholeAnswer
 from reagent.methods import Attribution, Method, Progress, ProgressCallback
 from reagent.methods.counterfactual import find_counterfactuals
-from reagent.methods.hierarchical import LevelResult, attribute_hierarchically
+from reagent.methods.base import no_progress
+from reagent.methods.hierarchical import Groups, LevelResult, SupportsHierarchy, attribute_hierarchically
 from reagent.methods.registry import make_method
+from reagent.methods import screening
+from reagent.methods.shortening import Shortener
 from reagent.models.base import Model
 from reagent.models.chat import Chat
 from reagent.models.load import load_model
@@ -42,6 +45,7 @@ def explain(
     contrast: str | None = None,
     attribute_target: bool | None = None,
     what_if: bool = False,
+    screen: bool = True,
     method: str | Method = "reagent",
     preset: str | None = None,
     replacer: str | Replacer = "auto",
@@ -65,6 +69,7 @@ def explain(
     contrast: str | None = None,
     attribute_target: bool | None = None,
     what_if: bool = False,
+    screen: bool = True,
     method: str | Method = "reagent",
     preset: str | None = None,
     replacer: str | Replacer = "auto",
@@ -87,6 +92,7 @@ def explain(
     contrast: str | None = None,
     attribute_target: bool | None = None,
     what_if: bool = False,
+    screen: bool = True,
     method: str | Method = "reagent",
     preset: str | None = None,
     replacer: str | Replacer = "auto",
@@ -115,6 +121,8 @@ def explain(
             context. By default only the prompt is changed, unless a phrase, a contrast or the preset "paper" is
             asked for.
         what_if: also report what the model says under the strongest replacement.
+        screen: set aside units of a long prompt that cannot matter, and explain the text without them. False measures
+            every unit in the whole text, which takes many times longer.
         method: an id of `reagent methods`, or an instance such as `ReagentFast(probes=64)`.
         preset: named settings of the method.
         replacer: an id of `reagent replacers`, or an instance. The preset `fast` deletes, unless one is named.
@@ -147,6 +155,7 @@ def explain(
             contrast=contrast,
             attribute_target=attribute_target,
             what_if=what_if,
+            screen=screen,
             method=method,
             preset=preset,
             options=options,
@@ -234,21 +243,35 @@ def run(
         raise InputError("there is nothing to replace: the replacer has no proposal for any token of the prompt")
     if span is not None:
         case = case.with_phrase(*span)
-    builder = _Builder(model, request, replacer, case, span, tuple(groups), meter)
 
     def notify(progress: Progress, levels: list[LevelResult]) -> None:
         if report is not None:
             report(replace(progress, partial=builder.build(levels)) if levels else progress)
 
     with notebook_bar() if on_progress is None else nullcontext(on_progress) as report:
+        shortener = _screen(model, case, request, groups, report or no_progress)
+        builder = _Builder(model, request, replacer, case, span, tuple(groups), meter, shortener)
         levels = attribute_hierarchically(
-            request.method, model, case, proposals, list(groups.values()), attributing, notify
+            request.method, model, case, proposals, list(groups.values()), attributing, notify, shortener
         )
     if not request.what_if:
         return builder.build(levels)
     last, all_targets = levels[-1], span is None and request.contrast is None
     targets = range(len(case.output)) if all_targets else [builder.build(levels).focus]
     return builder.build(levels, find_counterfactuals(model, last.case, last.proposals, last.attribution, targets))
+
+
+def _screen(
+    model: Model, case: Case, request: ExplainRequest, groups: Mapping[str, Groups], on_progress: ProgressCallback
+) -> Shortener | None:
+    """What the coarsest units are explained without; None if all of them are measured in the whole text."""
+    method, unit = request.method, next(iter(groups))
+    can_shorten = isinstance(method, SupportsHierarchy) and not getattr(method, "replaces", True)
+    if not request.screen or not can_shorten or unit in ("token", "word"):
+        return None
+    units = case.grouped(groups[unit])
+    screened = screening.screen(model, units, on_progress=on_progress)
+    return None if screened.kept.all() else Shortener(model, units, screened)
 
 
 @dataclass(frozen=True)
@@ -262,6 +285,7 @@ class _Builder:
     span: Span | None  # the phrase of the output that is explained, if one was asked for
     units: tuple[str, ...]  # from coarse to fine
     meter: "CostMeter"
+    shortener: Shortener | None
 
     def build(self, levels: Sequence[LevelResult], counterfactuals: Sequence[WhatIf] = ()) -> Explanation:
         *coarser, last = (level._replace(attribution=level.attribution.explained_only(level.case)) for level in levels)
@@ -287,6 +311,7 @@ class _Builder:
                 Level(unit, level.case.input, **_rows(level.attribution), answer=_answer(level.attribution))
                 for unit, level in zip(self.units, coarser, strict=False)
             ),
+            screening=None if self.shortener is None else self.shortener.info,
             messages=self.case.messages,
             what_if=tuple(counterfactuals),
             cost=self.meter.cost(last.attribution),

@@ -27,6 +27,7 @@ from reagent.models.base import HidesPrefix, Model
 from reagent.removal import Delete
 from reagent.validation import check_range
 
+MANY_UNITS = 32  # of fewer units, all are kept
 KEEP = 0.1  # share of the units
 FEWEST_KEPT = 6
 NEAR_TOKENS = 32  # before the output: units that start there are always kept
@@ -52,7 +53,13 @@ class Screen:
     hidden: Floats | None  # [units, outputs]: what is lost if the unit is hidden; None if the model cannot hide
     joint: Floats  # [outputs]: what is lost without all units that are not kept
     nothing: Floats  # [outputs]: what is lost without all units that are not near
+    sums: Floats  # [outputs, targets]: the output units that are added to each target
     passes: int  # forward passes; texts that continue the cached prefix count as one each
+
+    def tolerates(self, lost: Floats) -> bool:
+        """Whether a loss of the output units, [outputs], is small for every target."""
+        allowed = np.maximum(TOLERATED_NATS, TOLERATED_SHARE * self.nothing @ self.sums)
+        return bool((lost @ self.sums <= allowed).all())
 
     @property
     def discarded(self) -> Ids:
@@ -107,10 +114,10 @@ class _Screening:
     def run(self, keep: float) -> Screen:
         size = max(FEWEST_KEPT, round(keep * len(self.units)))
         outputs = len(self.case.output)
-        if size >= len(self.far):  # nothing would be saved
+        if len(self.far) < MANY_UNITS or size >= len(self.far):
             zeros = np.zeros((len(self.units), outputs))
             everything = np.ones(len(self.units), dtype=np.bool_)
-            return Screen(self.units, everything, self.near, zeros, None, zeros[0], zeros[0], 0)
+            return Screen(self.units, everything, self.near, zeros, None, zeros[0], zeros[0], self.sums, 0)
         nothing = self._drops(~self.near[None])[0]
         alone, hidden = self._keep_alone(nothing), self._hide()
         order = self._order([alone] if hidden is None else [hidden, alone])
@@ -118,7 +125,7 @@ class _Screening:
         kept, joint = self._choose(order, size, tolerated)
         passes = self.model.meter.forward_passes - self.begin
         self.on_progress(Progress(self.done, self.done, "probes"))
-        return Screen(self.units, kept, self.near, alone, hidden, joint, nothing, passes)
+        return Screen(self.units, kept, self.near, alone, hidden, joint, nothing, self.sums, passes)
 
     # --- measurements ---
 

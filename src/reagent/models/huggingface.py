@@ -234,13 +234,11 @@ class HuggingFaceModel:
         with self._lock, torch.inference_mode():
             is_known = self._prefix.holds(sequence[:begin])
             prefix = self._prefix.read(sequence[:begin], keep=False)
-            if prefix is None:
+            if prefix is None or prefix.has_windows:
                 return None
             self.meter.add(0 if is_known else 1, begin)
             self.meter.add(len(hidden), end - begin)
-            keep = np.concatenate([~hidden, np.ones((len(hidden), end - begin), dtype=np.bool_)], axis=1)
-            sequences = np.tile(sequence, (len(hidden), 1))
-            return internals.score_masked(self._adapter, sequences, keep, positions, targets, prefix)
+            return internals.score_hidden(self._adapter, sequence, hidden, positions, targets, prefix)
 
     @property
     def _pass_cost(self) -> float:

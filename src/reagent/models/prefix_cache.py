@@ -125,6 +125,7 @@ class SharedPrefix(Cache):
 
     def __init__(self, cache: Cache) -> None:
         super().__init__(layers=cache.layers)
+        self.has_windows = any(type(layer) is not DynamicLayer for layer in cache.layers)
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_args: Any, **_more: Any
