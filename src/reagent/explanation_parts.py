@@ -182,8 +182,8 @@ class Screening:
 
     units: Count
     """How many units could be removed."""
-    discarded: Count
-    """How many of them were set aside; their scores are 0."""
+    discarded: tuple[Count, ...]
+    """Those that were set aside, as indices into the units of the coarsest level; their scores are 0."""
     effect: float
     """What the output loses when all of them are removed, in nats."""
     finest_effect: float

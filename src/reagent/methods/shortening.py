@@ -81,8 +81,10 @@ class Shortener:
     @property
     def info(self) -> Screening:
         """The entry `screening` of an explanation."""
-        kept = self.screened.kept
-        return Screening(len(kept), int((~kept).sum()), float(self.screened.joint.sum()), float(self.joint.sum()))
+        discarded = tuple(self.screened.discarded.tolist())
+        return Screening(
+            len(self.screened.units), discarded, float(self.screened.joint.sum()), float(self.joint.sum())
+        )
 
     def shorten(self, case: Case, optional: Mask | None = None) -> ShortText:
         """The case without what was set aside, and without the `optional` input units if the output keeps its value."""

@@ -78,7 +78,7 @@ def facts(explanation: Explanation) -> list[tuple[str, str]]:
 
 def describe_screening(screening: Screening) -> str:
     """Describe what was set aside, and what it costs to leave it out."""
-    share = f"{screening.discarded:,} of {screening.units:,} units set aside"
+    share = f"{len(screening.discarded):,} of {screening.units:,} units set aside"
     return f"{share}, which changes the log-probability of the output by {-screening.effect:+.2g} nats"
 
 
