@@ -159,7 +159,9 @@ def sentence_case(model: Model, hay: Haystack) -> Case:
 
 def haystack(model: Model, length: int, depth: float) -> Haystack:
     tokenizer: Any = model.tokenizer  # type: ignore[attr-defined]
-    return make_haystack(length, depth, DEPTHS.index(depth) if depth in DEPTHS else 0, lambda t: len(tokenizer(t)["input_ids"]))
+    return make_haystack(
+        length, depth, DEPTHS.index(depth) if depth in DEPTHS else 0, lambda t: len(tokenizer(t)["input_ids"])
+    )
 
 
 def records_add(records: Records, key: Record, measure: Callable[[], Record]) -> None:

@@ -82,9 +82,7 @@ class Shortener:
     def info(self) -> Screening:
         """The entry `screening` of an explanation."""
         discarded = tuple(self.screened.discarded.tolist())
-        return Screening(
-            len(self.screened.units), discarded, float(self.screened.joint.sum()), float(self.joint.sum())
-        )
+        return Screening(len(self.screened.units), discarded, float(self.screened.joint.sum()), float(self.joint.sum()))
 
     def shorten(self, case: Case, optional: Mask | None = None) -> ShortText:
         """The case without what was set aside, and without the `optional` input units if the output keeps its value."""
