@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STOP_REASONS", "Z_95", "Answer", "Contribution", "Cost", "Explanation", "Group", "Info", "Level", "Message", "Row",
-    "Rows", "Screening", "StandardError", "Sufficiency", "Token", "TokenExplanation", "WhatIf", "WholeAnswer", "censoring_warnings",
-    "join_tokens", "load", "warning_reasons",
+    "Rows", "Screening", "StandardError", "Sufficiency", "Token", "TokenExplanation", "WhatIf", "WholeAnswer",
+    "censoring_warnings", "join_tokens", "load", "warning_reasons",
 ]  # fmt: skip
 
 Z_95 = 1.96  # half the width of a 95 % interval, in standard errors

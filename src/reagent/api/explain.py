@@ -14,12 +14,11 @@ from reagent.api.prepare import describe_target, find_target_span, group_tokens,
 from reagent.case import Case, Floats
 from reagent.errors import InputError
 from reagent.explanation import Cost, Explanation, Level, Rows, WhatIf, WholeAnswer
-from reagent.methods import Attribution, Method, Progress, ProgressCallback
-from reagent.methods.counterfactual import find_counterfactuals
+from reagent.methods import Attribution, Method, Progress, ProgressCallback, screening
 from reagent.methods.base import no_progress
+from reagent.methods.counterfactual import find_counterfactuals
 from reagent.methods.hierarchical import Groups, LevelResult, SupportsHierarchy, attribute_hierarchically
 from reagent.methods.registry import make_method
-from reagent.methods import screening
 from reagent.methods.shortening import Shortener
 from reagent.models.base import Model
 from reagent.models.chat import Chat

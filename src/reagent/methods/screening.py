@@ -203,7 +203,7 @@ class _Screening:
         return clear & (share >= CLEAR)
 
     def _order(self, measures: Sequence[Floats]) -> Ids:
-        """The units that are not near: the clearest of each measure, the second of each, …, then those without effect."""
+        """The units that are not near: the first of each measure, the second of each, …, then those without effect."""
         shares = np.array([self._shares(measure)[self.far] for measure in measures])  # [measures, units]
         ranks = np.argsort(np.argsort(-shares, axis=1, kind="stable"), axis=1, kind="stable")
         best = np.where(shares >= NOISE, ranks, len(self.far)).min(0)
