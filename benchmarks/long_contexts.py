@@ -2,16 +2,17 @@
 
     python benchmarks/long_contexts.py --out long_contexts.jsonl > docs/benchmarks/long_contexts.json
 
-Three parts, each resumable (--parts chooses):
+Four parts, each resumable (--parts chooses):
 
 needles   A haystack (haystacks.py) is explained coarse to fine, as by default: is the needle the first sentence and its
           key word the first token, and was it kept by the screen?
 former    The prompt of documents.py (2,007 tokens) with screening, without it, and with it again, in one process. The
           time without screening at 8,000 tokens is estimated: it takes as many passes, each as long as one
           pass at that length is longer.
-recall    The screen alone: scripted models with planted facts (one, one of several, several together), and what it
-          keeps of the sentences of the embedded model's haystacks of 500 tokens that cost at least a tenth of what all
-          cost, each deleted alone from the whole text.
+scripted  The screen alone, on scripted models with planted facts: one, one of several, several together. Some can hide
+          units, and others cannot.
+recall    The screen alone, on haystacks of 500 tokens: the sentences that matter are those that cost at least a tenth of
+          what all cost, each deleted alone from the whole text.
 
 Core seconds are the processor time of the process, least affected by other work on the machine. Prints JSON.
 """
@@ -63,7 +64,7 @@ def describe_run(run: Callable[[], Explanation], sentence: str, key: str) -> Rec
     record: Record = {
         "tokens": sum(len(unit.ids) for unit in why.input),
         "sentence_rank": 1 + int((row > row[place]).sum()),
-        "key_rank": documents.rank_of(whole, key),
+        "key_rank": rank_of(whole, key),
         "forward_passes": why.cost.forward_passes,
         "tokens_read": why.cost.tokens,
         "seconds": why.cost.seconds,
@@ -81,15 +82,20 @@ def describe_run(run: Callable[[], Explanation], sentence: str, key: str) -> Rec
     return record
 
 
+def rank_of(why: Explanation, text: str) -> int | None:
+    """The rank of the first unit that contains `text`, from 1."""
+    ranked = [row.token.text for row in why.top(len(why.input))]
+    return next((i for i, unit in enumerate(ranked, 1) if text in unit), None)
+
+
 # --- parts ---
 
 
 def add_needles(model: Model, records: Records, lengths: list[int], depths: list[float]) -> None:
-    for number, depth in enumerate(depths):
+    for depth in depths:
         for length in lengths:
-            hay, question = haystack(model, length, depth), None
-            question = f"\n\nQuestion: {hay.needle.question}\nAnswer:"
-            needle = hay.needle
+            hay = haystack(model, length, depth)
+            question, needle = f"\n\nQuestion: {hay.needle.question}\nAnswer:", hay.needle
             records_add(
                 records,
                 {"part": "needles", "length": length, "case": depth, "run": 0},
@@ -97,7 +103,6 @@ def add_needles(model: Model, records: Records, lengths: list[int], depths: list
                     lambda: explain(model, h.text, q, f" {n.answer}"), n.sentence, n.key
                 ),
             )
-        print(f"depth {number + 1} of {len(depths)}", file=sys.stderr)
 
 
 def add_former(model: Model, records: Records) -> None:
@@ -124,11 +129,14 @@ def time_pass(model: Model, length: int) -> Record:
     return {"tokens": len(case.ids)} | {name: round(value, 2) for name, value in seconds.items()}
 
 
-def add_recall(model: Model, records: Records, depths: list[float]) -> None:
+def add_scripted(records: Records) -> None:
     for kind in KINDS:
         for hides in (True, False):
-            key = {"part": "recall", "length": None, "case": kind, "run": int(hides)}
+            key = {"part": "scripted", "length": None, "case": kind, "run": int(hides)}
             records_add(records, key, lambda k=kind, h=hides: measure_planted(k, h, SCRIPTED))
+
+
+def add_recall(model: Model, records: Records, depths: list[float]) -> None:
     for depth in depths:
         key = {"part": "recall", "length": 500, "case": depth, "run": 0}
         records_add(records, key, lambda d=depth: measure_recall(model, haystack(model, 500, d)))
@@ -137,7 +145,6 @@ def add_recall(model: Model, records: Records, depths: list[float]) -> None:
 def measure_recall(model: Model, hay: Haystack) -> Record:
     """Which sentences matter, each deleted alone from the whole text, and which of them the screen keeps."""
     case = sentence_case(model, hay)
-    removed = np.eye(len(case.input), dtype=np.bool_)[:, Delete(model, case).free]
     free = Delete(model, case).free
     removed = np.concatenate([np.eye(len(free), dtype=np.bool_), np.ones((1, len(free)), dtype=np.bool_)])
     drops = case.values - Delete(model, case).score(removed).value  # [sentences + 1, tokens]
@@ -179,7 +186,7 @@ def summarize(rows: list[Record]) -> Record:
         "errors": errors(rows, "part", "case"),
         "needles": {length: _needles(some) for (length,), some in group_by(parts.get("needles", []), "length").items()},
         "former": _former(parts.get("former", [])),
-        "recall": _recall(parts.get("recall", [])),
+        "recall": _recall(parts),
     }
 
 
@@ -208,11 +215,16 @@ def _former(rows: list[Record]) -> Record:
     return result
 
 
-def _recall(rows: list[Record]) -> Record:
-    scripted = [row for row in rows if row["length"] is None]
-    real = [row for row in rows if row["length"] is not None]
+def _recall(parts: dict[str, list[Record]]) -> Record:
+    """The share of the units that matter that was kept, and the share of all units."""
+    scripted = parts.get("scripted", [])
+    groups = {
+        "scripted models that hide": [row for row in scripted if row["run"]],
+        "scripted models that do not hide": [row for row in scripted if not row["run"]],
+        "embedded model": parts.get("recall", []),
+    }
     result: Record = {}
-    for name, some in (("scripted", scripted), ("embedded model", real)):
+    for name, some in groups.items():
         if some:
             matter, kept = (sum(row[column] for row in some) for column in ("matter", "kept_of_them"))
             share = sum(row["kept"] for row in some) / sum(row["units"] for row in some)
@@ -223,20 +235,25 @@ def _recall(rows: list[Record]) -> Record:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="the file of records, *.jsonl")
-    parser.add_argument("--parts", default="recall,needles,former")
+    parser.add_argument("--parts", default="scripted,recall,needles,former")
     parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)))
     parser.add_argument("--depths", default=",".join(map(str, DEPTHS)))
     parser.add_argument("--summary", action="store_true", help="only summarize the records")
     arguments = parser.parse_args()
     records = Records(arguments.out, ("part", "length", "case", "run"))
     if not arguments.summary:
+        parts = arguments.parts.split(",")
+        if "scripted" in parts:
+            add_scripted(records)
+        if parts == ["scripted"]:
+            return
         model = reagent.load_model("smollm2")
         depths = [float(depth) for depth in arguments.depths.split(",")]
-        if "recall" in arguments.parts:
+        if "recall" in parts:
             add_recall(model, records, depths)
-        if "needles" in arguments.parts:
+        if "needles" in parts:
             add_needles(model, records, [int(length) for length in arguments.lengths.split(",")], depths)
-        if "former" in arguments.parts:
+        if "former" in parts:
             add_former(model, records)
     print(json.dumps(summarize(records.rows), indent=1, ensure_ascii=False))
 

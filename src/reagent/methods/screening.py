@@ -40,7 +40,7 @@ LEAST_EFFECT = 1.0  # nats: targets with a smaller largest effect count less whe
 NOISE = 0.1  # share of the largest effect: smaller effects give a unit no rank
 CLEAR = 0.3  # … and from this share on, an effect is clear
 SUBSTITUTE = 0.5  # … and a unit makes up for another one
-MOST_SUBSTITUTED = 2  # units whose substitutes are looked for
+MOST_SUBSTITUTED = 3  # units whose substitutes are looked for
 MOST_TEXTS = 256  # for units kept alone, if the model cannot hide units: more units are kept in blocks
 MOST_RETURNED = 8  # units that are found one by one if the test fails
 BATCH = 64  # texts between two reports of progress
@@ -133,10 +133,13 @@ class _Screening:
         clear = self._clear(measures, size)
         if clear.any() and not self._passes(self.near | clear):  # something is needed beside the clear units
             measures.append(self._keep_with(self.near | clear))
-        kept, returned = self._choose(self._order(measures), size)
-        if len(returned) <= MOST_SUBSTITUTED:
-            for unit in returned:
-                kept |= self._find_substitutes(unit, self.near | clear | np.isin(np.arange(len(kept)), returned))
+        order = self._order(measures)
+        kept, returned = self._complete(self._mark(order[:size], self.near), order[size:])
+        if returned:  # the measures missed them, and perhaps others that say the same
+            needed = self._mark(returned, self.near | clear)
+            needed, more = self._complete(needed, order[np.isin(order, np.flatnonzero(kept & ~needed))])
+            for unit in (*returned, *more)[:MOST_SUBSTITUTED]:
+                kept |= self._find_substitutes(unit, needed)
         joint = self._joint(kept)
         passes = self.model.meter.forward_passes - self.begin
         self.on_progress(Progress(self.done, self.done, "probes"))
@@ -219,18 +222,21 @@ class _Screening:
     def _passes(self, kept: Mask) -> bool:
         return bool((self._joint(kept) @ self.sums <= self.tolerated).all())
 
-    def _choose(self, order: Ids, size: int) -> tuple[Mask, list[int]]:
-        """Units to keep that pass the test: the first ones, and those without which they do not pass."""
-        kept, rest, returned = self.near.copy(), order[size:], list[int]()
-        kept[order[:size]] = True
+    def _mark(self, units: Sequence[int] | Ids, kept: Mask) -> Mask:
+        """`kept` and these units."""
+        more = kept.copy()
+        more[units] = True
+        return more
+
+    def _complete(self, kept: Mask, rest: Ids) -> tuple[Mask, list[int]]:
+        """`kept` and those units of `rest` without which it does not pass the test; all of them pass it."""
+        returned: list[int] = []
         while not self._passes(kept):
             enough = self._count_enough(kept, rest)
             if len(returned) == MOST_RETURNED:
-                kept[rest[:enough]] = True
-                break
-            kept[rest[enough - 1]] = True
+                return self._mark(rest[:enough], kept), returned
             returned.append(int(rest[enough - 1]))
-            rest = rest[: enough - 1]
+            kept, rest = self._mark(returned, kept), rest[: enough - 1]
         return kept, returned
 
     def _count_enough(self, kept: Mask, rest: Ids) -> int:
@@ -238,9 +244,7 @@ class _Screening:
         too_few, enough = 0, len(rest)
         while enough - too_few > 1:
             middle = min(max(2 * too_few, FEWEST_KEPT), (too_few + enough) // 2)
-            more = kept.copy()
-            more[rest[:middle]] = True
-            if self._passes(more):
+            if self._passes(self._mark(rest[:middle], kept)):
                 enough = middle
             else:
                 too_few = middle
@@ -248,8 +252,7 @@ class _Screening:
 
     def _find_substitutes(self, unit: int, needed: Mask) -> Mask:
         """The units that make up for one of the needed units: another place where the same is said, [units]."""
-        base = needed.copy()
-        base[unit] = False
+        base = needed & (np.arange(len(needed)) != unit)
         share = self._shares(self._keep_with(base))
         return np.asarray((share >= SUBSTITUTE) & (share >= SUBSTITUTE * share[unit]) & ~base)
 
