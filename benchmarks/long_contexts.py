@@ -11,8 +11,8 @@ former    The prompt of documents.py (2,007 tokens) with screening, without it, 
           pass at that length is longer.
 scripted  The screen alone, on scripted models with planted facts: one, one of several, several together. Some can hide
           units, and others cannot.
-recall    The screen alone, on haystacks of 500 tokens: the sentences that matter are those that cost at least a tenth of
-          what all cost, each deleted alone from the whole text.
+recall    The screen alone, on haystacks of 500 tokens: the sentences that matter are those that cost at least a tenth
+          of what all cost, each deleted alone from the whole text.
 
 Core seconds are the processor time of the process, least affected by other work on the machine. Prints JSON.
 """

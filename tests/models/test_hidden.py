@@ -65,6 +65,17 @@ def explicitly_masked(network: Any, ids: Ids, sees: Mask) -> Floats:
     return np.array(logits.log_softmax(-1)[POSITIONS - 1, TARGETS].double())
 
 
+def test_a_long_text_that_was_just_read_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reagent.models.huggingface.LONG_TEXT", LENGTH - 1)
+    model = HuggingFaceModel(tiny.network_of("llama"), tiny.tokenizer_of("llama"))
+    expected = score(model, some_hidden())
+    model.score(np.arange(5, 5 + LENGTH)[None], POSITIONS, TARGETS)  # another text
+    plain, before = model.score(text()[None], POSITIONS, TARGETS), model.meter.tokens
+    np.testing.assert_allclose(score(model, some_hidden()), expected, atol=1e-4)
+    np.testing.assert_allclose(plain.logprob[0], expected[0], atol=1e-4)
+    assert model.meter.tokens == before + 3 * (int(POSITIONS.max()) - PREFIX)
+
+
 def test_a_network_with_windows_says_so() -> None:
     """Its layers see different parts of the prefix."""
     model = HuggingFaceModel(tiny.network_of("gemma3"), tiny.tokenizer_of("gemma3"))

@@ -126,9 +126,10 @@ class _Screening:
             zeros = np.zeros((len(self.units), outputs))
             everything = np.ones(len(self.units), dtype=np.bool_)
             return Screen(self.units, everything, self.near, zeros, None, zeros[0], zeros[0], self.sums, 0)
+        hidden = self._hide()  # first, while the model still has the keys and values of the whole text
         nothing = self._joint(self.near)
         self.tolerated = np.maximum(TOLERATED_NATS, TOLERATED_SHARE * nothing @ self.sums)
-        alone, hidden = self._keep_with(self.near), self._hide()
+        alone = self._keep_with(self.near)
         measures = [alone] if hidden is None else [hidden, alone]
         clear = self._clear(measures, size)
         if clear.any() and not self._passes(self.near | clear):  # something is needed beside the clear units

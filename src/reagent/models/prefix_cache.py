@@ -82,13 +82,17 @@ class PrefixCache:
         self._latest = self._kept = EMPTY
 
     def holds(self, tokens: Ids) -> bool:
-        """Whether exactly these tokens were read last, so that `read` costs nothing."""
-        return np.array_equal(self._latest[0], tokens)
+        """Whether these tokens begin what was read last, so that `read` costs nothing."""
+        return np.array_equal(self._latest[0][: len(tokens)], tokens)
 
     def read(self, tokens: Ids, keep: bool) -> "SharedPrefix | None":
         """Keys and values of `tokens`; None if they are few, or if the network has no plain keys and values."""
         if len(tokens) < SHORTEST or not self.can_share:
             return None
+        if len(tokens) < len(self._latest[0]) and self.holds(tokens):
+            cropped = _crop(self._latest[1], len(tokens))
+            if cropped is not None:
+                return SharedPrefix(cropped)
         known, cache = self._longest_match(tokens)
         if len(tokens) > len(known):
             # A branch grows, so that an interruption leaves no half-grown cache behind.
@@ -118,6 +122,16 @@ def _branch(cache: Any) -> Any:
     branch = copy.copy(cache)
     branch.layers = [copy.copy(layer) for layer in cache.layers]
     return branch
+
+
+def _crop(cache: Any, length: int) -> Any:
+    """A view of the first tokens of the cache; None if it has windows, which hold only the last tokens."""
+    if any(type(layer) is not DynamicLayer for layer in cache.layers):
+        return None
+    cropped = _branch(cache)
+    for layer in cropped.layers:
+        layer.keys, layer.values = layer.keys[..., :length, :], layer.values[..., :length, :]
+    return cropped
 
 
 class SharedPrefix(Cache):
