@@ -32,6 +32,7 @@ from reagent.explanation_parts import (
     Row,
     Rows,
     Scores,
+    Screening,
     StandardError,
     StepUnit,
     Sufficiency,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STOP_REASONS", "Z_95", "Answer", "Contribution", "Cost", "Explanation", "Group", "Info", "Level", "Message", "Row",
-    "Rows", "StandardError", "StepUnit", "Sufficiency", "Token", "TokenExplanation", "Trace", "TraceCheck",
+    "Rows", "Screening", "StandardError", "StepUnit", "Sufficiency", "Token", "TokenExplanation", "Trace", "TraceCheck",
     "TraceFlow", "TracePart", "WhatIf", "WholeAnswer", "censoring_warnings", "join_tokens", "load", "warning_reasons",
 ]  # fmt: skip
 
@@ -169,6 +170,7 @@ class Explanation:
             "answer",
             "levels",
             "levels.answer",
+            "screening",
             "messages",
             "messages.name",
             "trace",
@@ -216,6 +218,8 @@ class Explanation:
     """The answer as a whole; null if it was not measured, or if there is only one output token."""
     levels: tuple[Level, ...] = ()
     """Coarser explanations of a long prompt, the coarsest first."""
+    screening: Screening | None = None
+    """What was set aside of a long prompt; null if every unit was measured."""
     messages: tuple[Message, ...] = ()
     """Of a chat. The rest of the prompt belongs to the chat template."""
     trace: Trace | None = None

@@ -255,6 +255,20 @@ class WhatIf:
 
 
 @dataclass(frozen=True, slots=True)
+class Screening:
+    """Units of a long prompt that were set aside before the others were measured, in the text without them."""
+
+    units: Count
+    """How many units could be removed."""
+    discarded: tuple[Count, ...]
+    """Those that were set aside, as indices into the units of the coarsest level; their scores are 0."""
+    effect: float
+    """What the output loses when all of them are removed, in nats."""
+    finest_effect: float
+    """What it loses in the text of the finest level, which may contain only the units that were expanded."""
+
+
+@dataclass(frozen=True, slots=True)
 class Level:
     """A coarser explanation of the same prompt, from which the finer one continued; rows as in an Explanation."""
 

@@ -52,6 +52,7 @@ class ExplainRequest:
     answer_span: str | None
     attribute_target: bool
     what_if: bool
+    screen: bool  # whether units of a long prompt that cannot matter are set aside first
     method: Method
     method_info: Mapping[str, Any]
     replacer: Replacer | AutomaticReplacer | None  # None: the method replaces nothing
@@ -73,6 +74,7 @@ class ExplainRequest:
         answer_span: str | None = None,
         attribute_target: bool | None = None,
         what_if: bool = False,
+        screen: bool = True,
         method: str | Method = "reagent",
         preset: str | None = None,
         options: Mapping[str, Any] | None = None,
@@ -116,6 +118,7 @@ class ExplainRequest:
             if attribute_target is None
             else check_flag("attribute_target", attribute_target),
             what_if=check_flag("what_if", what_if),
+            screen=check_flag("screen", screen),
             method=configured,
             method_info=info,
             replacer=choose_replacer(configured, info, replacer, check_mapping(replacer_options), what_if),

@@ -14,10 +14,12 @@ from reagent.api.prepare import describe_target, find_target_span, group_tokens,
 from reagent.case import Case, Floats
 from reagent.errors import InputError
 from reagent.explanation import Cost, Explanation, Level, Rows, WhatIf, WholeAnswer
-from reagent.methods import Attribution, Method, Progress, ProgressCallback
+from reagent.methods import Attribution, Method, Progress, ProgressCallback, screening
+from reagent.methods.base import no_progress
 from reagent.methods.counterfactual import find_counterfactuals
-from reagent.methods.hierarchical import LevelResult, attribute_hierarchically
+from reagent.methods.hierarchical import Groups, LevelResult, SupportsHierarchy, attribute_hierarchically
 from reagent.methods.registry import make_method
+from reagent.methods.shortening import Shortener
 from reagent.models.base import Model
 from reagent.models.chat import Chat, Tools
 from reagent.models.load import load_model
@@ -45,6 +47,7 @@ def explain(
     answer_span: str | None = None,
     attribute_target: bool | None = None,
     what_if: bool = False,
+    screen: bool = True,
     method: str | Method = "reagent",
     preset: str | None = None,
     replacer: str | Replacer = "auto",
@@ -70,6 +73,7 @@ def explain(
     answer_span: str | None = None,
     attribute_target: bool | None = None,
     what_if: bool = False,
+    screen: bool = True,
     method: str | Method = "reagent",
     preset: str | None = None,
     replacer: str | Replacer = "auto",
@@ -94,6 +98,7 @@ def explain(
     answer_span: str | None = None,
     attribute_target: bool | None = None,
     what_if: bool = False,
+    screen: bool = True,
     method: str | Method = "reagent",
     preset: str | None = None,
     replacer: str | Replacer = "auto",
@@ -126,6 +131,8 @@ def explain(
             context. By default only the prompt is changed, unless a phrase, a contrast, an answer to trace or the
             preset "paper" is asked for.
         what_if: also report what the model says under the strongest replacement.
+        screen: set aside units of a long prompt that cannot matter, and explain the text without them. False measures
+            every unit in the whole text, which takes many times longer.
         method: an id of `reagent methods`, or an instance such as `ReagentFast(probes=64)`.
         preset: named settings of the method.
         replacer: an id of `reagent replacers`, or an instance. The preset `fast` deletes, unless one is named.
@@ -160,6 +167,7 @@ def explain(
             answer_span=answer_span,
             attribute_target=attribute_target,
             what_if=what_if,
+            screen=screen,
             method=method,
             preset=preset,
             options=options,
@@ -246,15 +254,16 @@ def run(
         raise InputError("there is nothing to replace: the replacer has no proposal for any token of the prompt")
     if span is not None:
         case = case.with_phrase(*span)
-    builder = _Builder(model, request, replacer, case, span, tuple(groups), meter)
 
     def notify(progress: Progress, levels: list[LevelResult]) -> None:
         if report is not None:
             report(replace(progress, partial=builder.build(levels)) if levels else progress)
 
     with notebook_bar() if on_progress is None else nullcontext(on_progress) as report:
+        shortener = _screen(model, case, request, groups, report or no_progress)
+        builder = _Builder(model, request, replacer, case, span, tuple(groups), meter, shortener)
         levels = attribute_hierarchically(
-            request.method, model, case, proposals, list(groups.values()), attributing, notify
+            request.method, model, case, proposals, list(groups.values()), attributing, notify, shortener
         )
     counterfactuals: Sequence[WhatIf] = ()
     if request.what_if:
@@ -263,6 +272,19 @@ def run(
         counterfactuals = find_counterfactuals(model, last.case, last.proposals, last.attribution, targets)
     why = builder.build(levels, counterfactuals)
     return why if answer is None else replace(why, trace=trace_answer(why, answer))
+
+
+def _screen(
+    model: Model, case: Case, request: ExplainRequest, groups: Mapping[str, Groups], on_progress: ProgressCallback
+) -> Shortener | None:
+    """What the coarsest units are explained without; None if all of them are measured in the whole text."""
+    method, unit = request.method, next(iter(groups))
+    can_shorten = isinstance(method, SupportsHierarchy) and not getattr(method, "replaces", True)
+    if not request.screen or not can_shorten or unit in ("token", "word"):
+        return None
+    units = case.grouped(groups[unit])
+    screened = screening.screen(model, units, on_progress=on_progress)
+    return None if screened.kept.all() else Shortener(model, units, screened)
 
 
 @dataclass(frozen=True)
@@ -276,6 +298,7 @@ class _Builder:
     span: Span | None  # the phrase of the output that is explained, if one was asked for
     units: tuple[str, ...]  # from coarse to fine
     meter: "CostMeter"
+    shortener: Shortener | None
 
     def build(self, levels: Sequence[LevelResult], counterfactuals: Sequence[WhatIf] = ()) -> Explanation:
         *coarser, last = (level._replace(attribution=level.attribution.explained_only(level.case)) for level in levels)
@@ -301,6 +324,7 @@ class _Builder:
                 Level(unit, level.case.input, **_rows(level.attribution), answer=_answer(level.attribution))
                 for unit, level in zip(self.units, coarser, strict=False)
             ),
+            screening=None if self.shortener is None else self.shortener.info,
             messages=self.case.messages,
             what_if=tuple(counterfactuals),
             cost=self.meter.cost(last.attribution),

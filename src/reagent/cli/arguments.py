@@ -132,6 +132,10 @@ WhatIf = Annotated[
     bool, typer.Option("--what-if", help="Also show the output of the model under the strongest replacement.")
 ]
 
+NoScreen = Annotated[
+    bool, typer.Option("--no-screen", help="Measure every unit of a long prompt in the whole text (many times slower).")
+]
+
 # --- the method ---
 
 MethodName = Annotated[str, typer.Option("--method", help="See: reagent methods.")]

@@ -42,6 +42,7 @@ def explain(
     check_traced: o.CheckTraced = None,
     attribute_target: o.AttributeTarget = False,
     what_if: o.WhatIf = False,
+    no_screen: o.NoScreen = False,
     chat: o.Chat = False,
     system: o.System = None,
     messages: o.Messages = None,
@@ -108,6 +109,7 @@ def explain(
         preset=preset,
         options=parse_settings(settings) | named,
         what_if=what_if,
+        screen=not no_screen,
         **replacer_arguments(replacer, candidates, masked_lm, weighted),
         **question.arguments(),
     )

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 LOGITS_IN_CACHE = 2**20  # logits that are read twice while they are in the processor's cache
+LONG_TEXT = 512  # tokens
 PASS_COST = 48  # tokens that a processor reads in the fixed time of one pass
 
 
@@ -194,7 +195,9 @@ class HuggingFaceModel:
             sequences[:, :length], limit, self.tokens_at_once, max(1, room // len(positions)), self._pass_cost
         )
         for i, batch in enumerate(batches):
-            prefix = self._prefix.read(sequences[batch.rows[0], : batch.shared], keep=i == 0)
+            # One long text is likely to be read again: its keys and values are kept until another text is read.
+            shared = limit if len(sequences) == 1 and length >= LONG_TEXT else batch.shared
+            prefix = self._prefix.read(sequences[batch.rows[0], :shared], keep=i == 0)
             logits = self._adapter.forward(ids[batch.rows], before, cache=prefix)
             logprob[batch.rows], rank[batch.rows] = _logprob_and_rank(logits, wanted)
         return TargetScores(logprob, rank.astype(np.int64))
@@ -234,13 +237,11 @@ class HuggingFaceModel:
         with self._lock, torch.inference_mode():
             is_known = self._prefix.holds(sequence[:begin])
             prefix = self._prefix.read(sequence[:begin], keep=False)
-            if prefix is None:
+            if prefix is None or prefix.has_windows:
                 return None
             self.meter.add(0 if is_known else 1, begin)
             self.meter.add(len(hidden), end - begin)
-            keep = np.concatenate([~hidden, np.ones((len(hidden), end - begin), dtype=np.bool_)], axis=1)
-            sequences = np.tile(sequence, (len(hidden), 1))
-            return internals.score_masked(self._adapter, sequences, keep, positions, targets, prefix)
+            return internals.score_hidden(self._adapter, sequence, hidden, positions, targets, prefix)
 
     @property
     def _pass_cost(self) -> float:

@@ -88,17 +88,22 @@ class Network:
         positions: torch.Tensor,
         *,
         mask: torch.Tensor | None = None,
+        places: torch.Tensor | None = None,
         cache: "Cache | None" = None,
     ) -> torch.Tensor:
         """Float32 logits [rows, positions, vocabulary]; logits of all positions are built only if they must be.
 
         `text` is ids [rows, length] or embeddings [rows, length, width]. With a `mask` [rows, length], hidden tokens
         get no attention and all others keep their positions. A `cache` holds keys and values of the first tokens.
+        With `places` [length after the cache], the tokens after the cache have these positions, and `mask`
+        [rows, 1, length after the cache, length] is added to the attention logits.
         """
         start = 0 if cache is None else cache.get_seq_length()
         inputs: dict[str, Any] = {"inputs_embeds": text} if text.is_floating_point() else {}
         tokens = () if inputs else (text[:, start:],)
-        if mask is not None:
+        if places is not None:
+            inputs |= {"attention_mask": mask, "position_ids": places.expand(len(text), -1)}
+        elif mask is not None:
             numbers = torch.arange(text.shape[1], device=text.device).expand(text.shape[:2])
             inputs |= {"attention_mask": mask.long(), "position_ids": numbers[:, start:]}
         if cache is not None:

@@ -9,7 +9,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reagent.explanation import STOP_REASONS, Z_95, Contribution, Cost, Explanation, Token, WhatIf, censoring_warnings
+from reagent.explanation import (
+    STOP_REASONS,
+    Z_95,
+    Contribution,
+    Cost,
+    Explanation,
+    Screening,
+    Token,
+    WhatIf,
+    censoring_warnings,
+)
 from reagent.views.text import all_labels, mark_whitespace, sanitize, shorten
 
 TOP_COUNT = 10  # the number of most important units that a view lists
@@ -59,10 +69,17 @@ def facts(explanation: Explanation) -> list[tuple[str, str]]:
         ("replacer", "" if explanation.replacer is None else join_values(explanation.replacer, "id", "model")),
         ("target", "" if target.get("kind") == "tokens" else _shorten_name(join_values(target, "kind", "text"))),
         ("unit", "" if explanation.unit == "token" else unit_noun(explanation.unit)),
+        ("screening", "" if explanation.screening is None else describe_screening(explanation.screening)),
         ("seed", str(explanation.seed)),
         ("cost", describe_cost(cost)),
     ]
     return [(name, value) for name, value in pairs if value]
+
+
+def describe_screening(screening: Screening) -> str:
+    """Describe what was set aside, and what it costs to leave it out."""
+    share = f"{len(screening.discarded):,} of {screening.units:,} units set aside"
+    return f"{share}, which changes the log-probability of the output by {-screening.effect:+.2g} nats"
 
 
 def describe_cost(cost: Cost) -> str:
