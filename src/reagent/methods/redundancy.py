@@ -33,10 +33,12 @@ HIDDEN = 0.25  # share of its Shapley value that the single effect of a suspect 
 SMALLEST_EFFECT = 2.0  # nats: a joint effect that is reported
 SMALLEST_SHARE = 0.2  # of the largest effect: a joint effect that is reported
 ENOUGH = 0.6  # redundant: if any one unit stays, at most this share of the joint effect is lost
-REDUNDANT = 0.35  # … and the single effects are together at most this share
-MAX_ALONE, MAX_PARTNERS = 2, 4  # suspects without a group, and the words that each is tested with
+REDUNDANT = 0.4  # … and the single effects are together at most this share
+MAX_ALONE, MAX_PARTNERS = 3, 3  # important words without a group, and the words that each is tested with
+LARGE = 0.25  # share of the largest value that makes a word important
 FEWEST_PROBES = 12  # that lack a word, to look for its substitutes
-PAIR_SHARE = 0.7  # of the joint effect of a suspect and all these words: a pair with a smaller share is not enough
+LEAST_SURPLUS = 1.0  # nats beyond the single effects, from which on a word and its substitutes are tested further
+PAIR_SHARE = 0.7  # of the joint effect of a word and all these words: a pair with a smaller share is not enough
 OVERLAP = 1.1  # complementary: the joint effect is at most this multiple of the largest single effect
 COMPARABLE = 0.5  # complementary: each single effect is at least this share of the largest
 
@@ -62,9 +64,13 @@ def find_redundant(
     single: Floats,
     shapley: tuple[Floats, Floats],
     surrogate: Surrogate,
+    near: Ids,
     found: list[FoundGroup],
 ) -> Requests:
-    """Test the hypotheses and append the redundant groups to `found`."""
+    """Test the hypotheses and append the redundant groups to `found`.
+
+    The units `near` the output shape the question, and no substitutes of them are looked for.
+    """
     words = find_words(probes.case, probes.free[: len(single)])
     word_of = {unit: word for word in words for unit in word}
     hidden = suspects(single, *shapley)
@@ -76,9 +82,13 @@ def find_redundant(
     left = [unit for unit in hidden if not _is_in(unit, found)]
     if 1 < len(left) < len(hidden):
         yield from _test_hypothesis(probes, target, single, _join(left, word_of), found)
-    for unit in hidden[:MAX_ALONE]:
-        if not _is_in(unit, found):
-            yield from _test_substitutes(probes, target, single, surrogate, word_of, unit, found)
+    value = np.maximum(shapley[0], single)
+    large = value >= LARGE * value.max(initial=0.0)
+    large[near] = False
+    order = [int(unit) for unit in np.argsort(-value, kind="stable") if large[unit]]
+    for word in _join(order, word_of)[:MAX_ALONE]:
+        if not any(_is_in(unit, found) for unit in word):
+            yield from _test_substitutes(probes, target, single, surrogate, near, word_of, word, found)
 
 
 def _test_substitutes(
@@ -86,13 +96,14 @@ def _test_substitutes(
     target: int,
     single: Floats,
     surrogate: Surrogate,
+    near: Ids,
     word_of: dict[int, list[int]],
-    unit: int,
+    word: list[int],
     found: list[FoundGroup],
 ) -> Requests:
     """Remove a word together with each of the words that matter where it is missing, and with all of them."""
-    word = word_of[unit]
-    others = [other for other in _join(substitutes(probes, target, single, surrogate, word), word_of) if other != word]
+    candidates = [i for i in substitutes(probes, target, single, surrogate, word) if i not in near]
+    others = [other for other in _join(candidates, word_of) if other != word]
     others = [other for other in others if not any(_is_in(i, found) for i in other)][:MAX_PARTNERS]
     sets = [[word, other] for other in others] + [[word, *others]] * (len(others) > 1)
     if not sets:
@@ -103,6 +114,8 @@ def _test_substitutes(
     best = int(np.argmax(drops[: len(others)]))
     if drops[best] < PAIR_SHARE * drops[-1]:  # no pair, but perhaps three or more
         best = len(sets) - 1
+    if drops[best] - single[_units(sets[best])].sum() < LEAST_SURPLUS:
+        return
     yield from _test_hypothesis(probes, target, single, sets[best], found)
 
 
@@ -139,7 +152,7 @@ def _test_hypothesis(
 ) -> Requests:
     """Remove the words jointly, leave out those that do not belong together, and append what is redundant."""
     words = [word for word in hypothesis if not any(_is_in(unit, found) for unit in word)]
-    while len(words) > 1 and not _is_phrase(words):
+    while len(words) > 1 and not _is_phrase(probes, words):
         fewer = [[other for other in words if other is not word] for word in words]
         units = sorted(_units(words))
         yield [probes.set_of(units)]
@@ -157,10 +170,11 @@ def _test_hypothesis(
         words = fewer[int(np.argmax(rests))]
 
 
-def _is_phrase(words: list[list[int]]) -> bool:
-    """Whether the words follow one another: they state one thing, and not the same thing twice."""
-    units = sorted(_units(words))
-    return units[-1] - units[0] == len(units) - 1
+def _is_phrase(probes: ProbeSet, words: list[list[int]]) -> bool:
+    """Whether the words follow one another within a sentence: they say one thing, and not the same thing twice."""
+    units = probes.free[sorted(_units(words))]
+    texts = [probes.case.units[unit].text for unit in units[:-1]]
+    return bool((np.diff(units) == 1).all()) and all(text[-1:].isalnum() for text in texts)
 
 
 def inherit_groups(probes: ProbeSet, target: int, single: Floats, groups: Iterable[FoundGroup]) -> list[FoundGroup]:
