@@ -33,7 +33,7 @@ HIDDEN = 0.25  # share of its Shapley value that the single effect of a suspect 
 SMALLEST_EFFECT = 2.0  # nats: a joint effect that is reported
 SMALLEST_SHARE = 0.2  # of the largest effect: a joint effect that is reported
 ENOUGH = 0.6  # redundant: if any one unit stays, at most this share of the joint effect is lost
-REDUNDANT = 0.4  # … and the single effects are together at most this share
+REDUNDANT = 0.5  # … and the effects of the single words are together at most this share
 MAX_ALONE, MAX_PARTNERS = 3, 3  # important words without a group, and the words that each is tested with
 LARGE = 0.25  # share of the largest value that makes a word important
 FEWEST_PROBES = 12  # that lack a word, to look for its substitutes
@@ -163,11 +163,18 @@ def _test_hypothesis(
         drops = [probes.result(probes.set_of(_units(rest)), target) for rest in fewer]
         rests = np.array([np.inf if drop is None else drop.drop for drop in drops])
         if rests.max() <= ENOUGH * joint.drop:
-            total = float(single[units].sum())
-            if total <= REDUNDANT * joint.drop and joint.drop >= SMALLEST_SHARE * single.max(initial=0.0):
+            alone = sum(_word_effect(probes, target, single, word) for word in words)
+            if alone <= REDUNDANT * joint.drop and joint.drop >= SMALLEST_SHARE * single.max(initial=0.0):
+                total = float(single[units].sum())
                 found.append(FoundGroup(tuple(units), "redundant", joint.drop, joint.stderr, total))
             return
         words = fewer[int(np.argmax(rests))]
+
+
+def _word_effect(probes: ProbeSet, target: int, single: Floats, word: Sequence[int]) -> float:
+    """The effect of a word: measured, or the sum of its units."""
+    result = probes.result(probes.set_of(word), target)
+    return float(single[list(word)].sum()) if result is None else result.drop
 
 
 def _is_phrase(probes: ProbeSet, words: list[list[int]]) -> bool:
