@@ -1,14 +1,15 @@
 """Groups of units that act together: hypotheses, and joint removals that test them.
 
 Two facts that say the same are redundant: the removal of either alone costs almost nothing, the removal of both costs
-the answer. Hypotheses come from two sources:
+the answer. Hypotheses come from three sources:
 
 - repetition: all occurrences of one word, or of words of one stem (Italy, Italian),
-- the surrogate: units with a large Shapley value and a small effect of their own, such as a fact and its paraphrase.
+- the surrogate: units with a large Shapley value and a small effect of their own,
+- substitutes: units that matter in the probes that lack an important word, such as a paraphrase of it.
 
-A hypothesis is tested by removing all its units from the otherwise unchanged text. It is redundant if this costs much,
-and if it costs clearly less as soon as any one of the units stays. Units without which the others cost as much do not
-belong to the group and are left out one after another.
+A hypothesis is tested by removing all its words, each with all its units, from the otherwise unchanged text. It is
+redundant if this costs much, and if it costs clearly less as soon as any one of the words stays. Words without which
+the others cost as much do not belong to the group and are left out one after another.
 """
 
 from collections.abc import Generator, Iterable, Sequence
