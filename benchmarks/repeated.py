@@ -239,6 +239,8 @@ def summarize(rows: list[Record]) -> Record:
 def _describe(rows: list[Record], of_kind: list[Record]) -> Record:
     fast = {(row["prompt"], row["seed"]): row for row in of_kind if row["method"] == FAST}
     described = {name: describe(row.get(name) for row in rows) for name in (*MEANS, *COSTS, "seconds")}
+    ranks = (row.get("best_mention") for row in rows)
+    described["in_first_two"] = describe(None if rank is None else rank <= 2 for rank in ranks)
     described = {name: numbers for name, numbers in described.items() if numbers["count"]}
     pairs = [(row, fast[row["prompt"], row["seed"]]) for row in rows if (row["prompt"], row["seed"]) in fast]
     if rows[0]["method"] != FAST and pairs:
