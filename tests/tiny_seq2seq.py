@@ -63,9 +63,7 @@ FAMILIES: dict[str, Any] = {
     "marian": lambda v: MarianConfig(
         vocab_size=v, decoder_start_token_id=0, scale_embedding=True, decoder_vocab_size=v, **_BART, **_IDS
     ),
-    "m2m100": lambda v: M2M100Config(
-        vocab_size=v, decoder_start_token_id=2, forced_bos_token_id=4, scale_embedding=True, **_BART, **_IDS
-    ),
+    "m2m100": lambda v: M2M100Config(vocab_size=v, decoder_start_token_id=2, scale_embedding=True, **_BART, **_IDS),
     "blenderbot": lambda v: BlenderbotConfig(vocab_size=v, decoder_start_token_id=1, **_BART, **_IDS),
     "blenderbot-small": lambda v: BlenderbotSmallConfig(vocab_size=v, decoder_start_token_id=1, **_BART, **_IDS),
     "prophetnet": lambda v: ProphetNetConfig(
@@ -92,12 +90,10 @@ SPECIAL = ["<pad>", "<s>", "</s>", "<en>", "<fr>", "<unk>"]
 @cache
 def word_tokenizer(template: str = "$A </s>") -> PreTrainedTokenizerFast:
     """▁ for spaces, as in T5; `template` puts special tokens around a text."""
-    core = Tokenizer(models.Unigram())
+    core = Tokenizer(models.BPE(unk_token="<unk>"))
     core.pre_tokenizer = pre_tokenizers.Metaspace()
     core.decoder = decoders.Metaspace()
-    core.train_from_iterator(
-        TEXT, trainers.UnigramTrainer(vocab_size=200, special_tokens=SPECIAL, unk_token="<unk>", show_progress=False)
-    )
+    core.train_from_iterator(TEXT, trainers.BpeTrainer(vocab_size=200, special_tokens=SPECIAL, show_progress=False))
     core.post_processor = processors.TemplateProcessing(
         single=template, special_tokens=[(token, i) for i, token in enumerate(SPECIAL)]
     )
@@ -120,7 +116,9 @@ def network_of(family: str) -> Any:
     """A model of the family with random weights, large enough that its predictions differ between contexts."""
     torch.manual_seed(0)
     network = AutoModelForSeq2SeqLM.from_config(FAMILIES[family](len(tokenizer_of(family))))
+    if family == "m2m100":
+        network.generation_config.forced_bos_token_id = SPECIAL.index("<fr>")
     for parameter in network.parameters():
-        if parameter.dim() > 1:
+        if parameter.dim() > 1:  # positions too, so that errors in positions show
             torch.nn.init.normal_(parameter, std=0.2)
     return network.eval()

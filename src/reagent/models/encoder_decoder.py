@@ -9,6 +9,7 @@ Two calls do all the work: `encode` reads sources, `decode` reads outputs and en
 """
 
 import copy
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -319,23 +320,32 @@ class EncoderDecoderNetwork(Network):
 
     @cached_property
     def _keeps_gaps(self) -> bool:
-        """Whether tokens keep their positions if others are hidden, in source and output.
+        """Whether masks hide tokens of source and output, and the others keep their positions.
 
-        Some families count the visible tokens only. Then a text with a hidden token equals the text without it.
+        Some families count the visible tokens only. Then a text with hidden tokens equals the text without them, though
+        the order of tokens matters.
         """
         source, output = self._random_texts()
-        hidden = torch.ones_like(source)
-        hidden[0, 3] = 0
-        left = [i for i in range(source.shape[1]) if i != 3]
+        hidden, every = [3, 4, 6], list(range(CHECKED_LENGTH))
+        left = [i for i in every if i not in hidden]
+        mask = torch.ones_like(source)
+        mask[0, hidden] = 0
+
+        def keeps(text: torch.Tensor, read: Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor]) -> bool:
+            """`read` gives the last logits after a text, of which a mask hides some tokens."""
+            gap, closed = read(text, mask), read(text[:, left], None)
+            others = text.clone()
+            others[0, hidden] = text[0, [1, 2, 1]]
+            if not self._equal(read(others, mask), gap):
+                return False  # the mask is ignored
+            swapped = text[:, [0, 2, 1, *every[3:]]]
+            return not self._equal(gap, closed) or self._equal(read(swapped, None), read(text, None))
+
         with torch.inference_mode():
             states = self.encode(source)
-            gap = self.decode(self.encode(source, hidden), output, hidden)
-            closed = self.decode(self.encode(source[:, left]), output)
-            output_gap = self.decode(states, output, output_mask=hidden)
-            output_closed = self.decode(states, output[:, left])
-            whole = self.decode(states, output)
-        pairs = ((gap, whole), (gap, closed), (output_gap, whole), (output_gap[:, left], output_closed))
-        return not any(self._equal(one, two) for one, two in pairs)  # `whole`: the mask is ignored
+            return keeps(
+                source, lambda text, mask: self.decode(self.encode(text, mask), output, mask)[:, -1]
+            ) and keeps(output, lambda text, mask: self.decode(states, text, output_mask=mask)[:, -1])
 
     def _random_texts(self) -> tuple[torch.Tensor, torch.Tensor]:
         """A random source and what a decoder reads, [1, length] each."""
