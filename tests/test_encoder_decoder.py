@@ -1,6 +1,7 @@
 """Encoder–decoder models from end to end: a trained translator, in which the cause of every output token is known."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,14 @@ from transformers import RobertaConfig, RobertaForMaskedLM
 import masked
 import reagent
 import translator
+from reagent.cli import main
 from reagent.errors import CapabilityError
 from reagent.explanation import Explanation
 from reagent.metrics.registry import METRICS
 from reagent.models.seq2seq import Seq2SeqModel
+from reagent.views.html import to_view_data
+from reagent.views.text import split_into_pieces, template_positions
+from web.service import create_service
 
 PROMPT = "with the red bread near a dog and the of to in"
 CAUSES = {"chien": "dog", "rouge": "red", "pain": "bread"}  # in the order of the output
@@ -176,3 +181,64 @@ def test_unchanged_sources_are_read_once(model: Seq2SeqModel) -> None:
     assert model.meter.tokens - before == source + 5 * 3  # a start token and two words in each output
     model.score(rows, case.positions, case.targets)
     assert model.meter.tokens - before == source + 2 * 5 * 3
+
+
+# --- user interfaces ---
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("translator")
+    translator.network().save_pretrained(folder)
+    translator.tokenizer().save_pretrained(folder)
+    return folder
+
+
+def test_views_set_source_and_output_apart(
+    model: Seq2SeqModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    why = reagent.explain(model, PROMPT, attribute_target=True, target_span="rouge", units="token")
+    pieces = [(piece.kind, piece.text.strip()) for piece in split_into_pieces(why)]
+    words = [*PROMPT.split(), "chien", "rouge", "pain"]
+    assert [text for kind, text in pieces if kind == "token"] == words
+    roles = [i for i, (kind, _) in enumerate(pieces) if kind == "role"]
+    assert [pieces[i][1] for i in roles] == ["source", "output"]
+    assert roles == [0, 1 + len(PROMPT.split())]
+    assert all(kind != "special" for kind, _ in pieces)
+    why.show()
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert any(re.match(r"source +with the ⟦red⟧", line) for line in lines)
+    assert any(re.match(r"output +⟦chien⟧.? ▸ rouge", line) for line in lines)
+    data = to_view_data(why)
+    assert ["source", "role", ()] in data["pieces"]
+    assert why.to_png(tmp_path / "why.png").stat().st_size > 1000
+    assert template_positions(why) == {12, 13}
+
+
+def test_the_command_line_explains_a_folder(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "why.json"
+    with pytest.raises(SystemExit) as stop:
+        main(["explain", PROMPT, "--model", str(folder), "--json", str(path), "--quiet"])
+    assert not stop.value.code
+    assert top_words(reagent.load(path)) == CAUSES
+    with pytest.raises(SystemExit) as stop:
+        main(["explain", PROMPT, "--model", str(folder), "--replacer", "self"])
+    assert stop.value.code == 2
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("error: replacer 'self' needs a model that predicts next tokens")
+
+
+def test_the_web_page_explains_it(model: Seq2SeqModel, tmp_path: Path) -> None:
+    service = create_service(tmp_path, model)
+    try:
+        options = service.client.get("/api/options").json()
+        offered = {entry["id"] for entry in options["replacers"]}
+        assert {"random", "pos"} <= offered
+        assert not {"self", "infill"} & offered
+        assert {"attention", "integrated_gradients"} <= {method["id"] for method in options["methods"]}
+        job = service.wait_for_job(service.submit(prompt=PROMPT, max_new_tokens=5))
+        assert job["state"] == "done"
+        assert job["answer"] == "chien rouge pain"
+        assert ["output", "role", []] in job["explanation"]["pieces"]
+    finally:
+        service.queue.close()

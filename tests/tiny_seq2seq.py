@@ -14,6 +14,8 @@ from transformers import (
     ByT5Tokenizer,
     EncoderDecoderConfig,
     GPT2Config,
+    LEDConfig,
+    LongT5Config,
     M2M100Config,
     MarianConfig,
     MBartConfig,
@@ -21,7 +23,9 @@ from transformers import (
     PegasusConfig,
     PreTrainedTokenizerFast,
     ProphetNetConfig,
+    SwitchTransformersConfig,
     T5Config,
+    T5GemmaConfig,
     UMT5Config,
 )
 
@@ -39,6 +43,10 @@ _BART = {
     "max_position_embeddings": 64,
 }
 _BERT = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+_GEMMA = {  # windows shorter than the texts
+    "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 8, "sliding_window": 6,
+}  # fmt: skip
 _IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
 
 
@@ -78,6 +86,22 @@ FAMILIES: dict[str, Any] = {
         max_position_embeddings=64,
         decoder_start_token_id=1,
         **_IDS,
+    ),
+    "led": lambda v: LEDConfig(
+        vocab_size=v,
+        attention_window=8,
+        max_encoder_position_embeddings=64,
+        max_decoder_position_embeddings=64,
+        decoder_start_token_id=2,
+        **{key: value for key, value in _BART.items() if key != "max_position_embeddings"},
+        **_IDS,
+    ),
+    "longt5": lambda v: LongT5Config(vocab_size=v, local_radius=4, **_T5, **_IDS),
+    "switch": lambda v: SwitchTransformersConfig(
+        vocab_size=v, num_experts=4, num_sparse_encoder_layers=1, num_sparse_decoder_layers=1, **_T5, **_IDS
+    ),
+    "t5gemma": lambda v: T5GemmaConfig(
+        vocab_size=v, encoder={"vocab_size": v, **_GEMMA}, decoder={"vocab_size": v, **_GEMMA}, **_IDS
     ),
     "bert2bert": lambda v: _pair(v, BertConfig(vocab_size=v, max_position_embeddings=64, **_BERT, **_IDS)),
     "bert2gpt2": lambda v: _pair(  # of another width than the encoder

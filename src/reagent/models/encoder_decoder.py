@@ -99,8 +99,12 @@ class EncoderDecoderNetwork(Network):
     @cached_property
     def _tables(self) -> tuple[Any, Any]:
         """The embeddings of encoder and decoder."""
-        encoder, decoder = self._parts
-        return encoder.get_input_embeddings(), decoder.get_input_embeddings()
+        try:
+            encoder, decoder = (part.get_input_embeddings() for part in self._parts)
+        except AttributeError as error:
+            name = type(self.module).__name__
+            raise InputError(f"{name} has no embeddings of its encoder and decoder: choose another model") from error
+        return encoder, decoder
 
     @property
     def _widths(self) -> tuple[int, int]:
@@ -134,7 +138,8 @@ class EncoderDecoderNetwork(Network):
         }
         if output_mask is not None:
             inputs["decoder_attention_mask"] = output_mask.long()
-        encoded = BaseModelOutput(last_hidden_state=states)  # type: ignore[arg-type]
+        encoded: Any = BaseModelOutput(last_hidden_state=states)  # type: ignore[arg-type]
+        encoded.router_logits = None  # read by mixtures of experts
         logits: torch.Tensor = self.module(encoder_outputs=encoded, use_cache=False, **inputs).logits
         return logits.float()
 
@@ -266,7 +271,10 @@ class EncoderDecoderNetwork(Network):
                 output_attentions=True,
             )
         own, cross, within = (
-            [None if layer is None else layer[0].float().cpu().numpy() for layer in getattr(result, name, None) or ()]
+            [
+                layer[0].float().cpu().numpy() if isinstance(layer, torch.Tensor) else None
+                for layer in getattr(result, name, None) or ()
+            ]
             for name in ("encoder_attentions", "cross_attentions", "decoder_attentions")
         )
         blocks = [
