@@ -117,8 +117,8 @@ def split_into_pieces(explanation: Explanation) -> list[Piece]:
     prompt, units, messages = explanation.prompt, list(enumerate(explanation.input)), explanation.messages
     pieces = [] if messages else _split(prompt, units)
     if explanation.has_separate_output and not messages:
-        inside = (piece for piece in pieces if piece.kind is not Kind.SPECIAL)
-        pieces = [_role_piece(SOURCE), *inside, _role_piece(OUTPUT)]
+        source = (piece for piece in pieces if piece.kind is not Kind.SPECIAL)
+        pieces = [_role_piece(SOURCE), *source, _role_piece(OUTPUT)]
     for message in messages:
         pieces.append(_role_piece(message.role))
         inside = [(i, unit) for i, unit in units if _overlaps(message, unit)]
