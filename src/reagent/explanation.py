@@ -71,6 +71,7 @@ ModelInfo = Annotated[
             "revision": {"type": ["string", "null"]},
             "dtype": {"type": ["string", "null"]},
             "backend": {"type": "string"},
+            "architecture": {"type": "string"},
         },
     ),
 ]
@@ -318,6 +319,11 @@ class Explanation:
     def focus(self) -> int:
         """The index of the main output token: the phrase of a span, the target of a contrast, otherwise 0."""
         return int(self.target.get("index", 0))
+
+    @property
+    def has_separate_output(self) -> bool:
+        """Whether the output is a text of its own: the model is an encoder–decoder, and the prompt its source."""
+        return self.model.get("architecture") == "encoder-decoder"
 
     def context(self, target: int = 0) -> tuple[Token, ...]:
         """The tokens before output token `target`: the prompt, then the earlier output.

@@ -49,6 +49,8 @@ def load_pretrained(
 ) -> tuple[Any, Any]:
     """The network and the tokenizer of `name`; `kind` is an auto class of transformers, `what` its name in messages.
 
+    Where a causal LM is asked for, an encoder–decoder is loaded as what it is.
+
     With `spread`, the layers go to all GPUs, and to main memory when the GPUs are full.
     """
     folder = Path(name).expanduser()
@@ -68,6 +70,14 @@ def load_pretrained(
             f"{name!r} lacks {len(missing)} of the weights of a {what}, first {missing[0]!r}: get the model again"
         )
     return network, tokenizer
+
+
+def is_encoder_decoder(config: Any) -> bool:
+    """Whether this is the config of a text-to-text encoder–decoder; its decoder alone is a causal LM."""
+    from transformers import MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING
+
+    is_pair = bool(getattr(config, "is_encoder_decoder", False))
+    return is_pair and type(config) in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING
 
 
 def shorten_message(error: Exception, limit: int = 200) -> str:
@@ -110,7 +120,9 @@ def _load(
         }
         with quiet_transformers():
             tokenizer = transformers.AutoTokenizer.from_pretrained(where, **options)
-            automatic = getattr(transformers, kind)
+            config = transformers.AutoConfig.from_pretrained(where, **options)
+            seq2seq = kind == "AutoModelForCausalLM" and is_encoder_decoder(config)
+            automatic = getattr(transformers, "AutoModelForSeq2SeqLM" if seq2seq else kind)
             placed = {"device_map": "auto"} if spread else {}
             network, info = automatic.from_pretrained(where, dtype=dtype, output_loading_info=True, **placed, **options)
         return network, tokenizer, sorted(info["missing_keys"])
