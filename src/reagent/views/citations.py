@@ -166,7 +166,7 @@ def render_markdown(citations: Citations) -> str:
         end = part.end
     lines = [f"**{_escape(citations.question)}**", "", "".join(pieces), ""]
     for sentence, number in footnotes.items():
-        part, source = _first_use(citations.parts, sentence)
+        part, source = first_use(citations.parts, sentence)
         quote = citations.sentences[sentence]
         name = _escape(citations.documents[quote.document].id)
         effect = format_nats(None if source.effect is None else -source.effect, source.stderr)
@@ -179,7 +179,8 @@ def render_markdown(citations: Citations) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _first_use(parts: Sequence[AnswerPart], sentence: int) -> tuple[AnswerPart, Source]:
+def first_use(parts: Sequence[AnswerPart], sentence: int) -> tuple[AnswerPart, Source]:
+    """The first part that cites a sentence, and its entry there."""
     return next((part, source) for part in parts for source in part.cited if source.index == sentence)
 
 

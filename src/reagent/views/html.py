@@ -55,18 +55,28 @@ def render_page(explanation: Explanation, unit: str | None = None) -> str:
 
 def render_fragment(explanation: Explanation, unit: str | None = None) -> str:
     """Render a part of a document, which may contain several of them."""
-    return render_component(to_view_data(explanation, unit), summarize(explanation))
+    return render_component(to_view_data(explanation, unit), f"<p>{escape(summarize(explanation))}</p>")
 
 
 def render_document(title: str, fragment: str) -> str:
     """Render a whole HTML document around a fragment."""
-    return Template(_asset("page.html")).substitute(title=escape(title), fragment=fragment)
+    return Template(read_asset("page.html")).substitute(title=escape(title), fragment=fragment)
 
 
-def render_component(data: dict[str, Any] | list[dict[str, Any]], fallback: str) -> str:
-    """Render one view, or a list of views to compare; `fallback` is the text where no script runs."""
-    return Template(_asset("fragment.html")).substitute(
-        style=_asset("view.css"), script=_asset("view.js"), data=_to_embedded_json(data), summary=escape(fallback)
+def render_component(
+    data: dict[str, Any] | list[dict[str, Any]],
+    fallback: str,
+    view: str = "reagentView",
+    style: str | None = None,
+    script: str | None = None,
+) -> str:
+    """Render what the function `view` of the script draws; `fallback` is the HTML where no script runs."""
+    return Template(read_asset("fragment.html")).substitute(
+        style=style or read_asset("view.css"),
+        script=script or read_asset("view.js"),
+        view=view,
+        data=_to_embedded_json(data),
+        fallback=fallback,
     )
 
 
@@ -195,5 +205,6 @@ def _round(row: Iterable[float]) -> list[float]:
 
 
 @cache
-def _asset(name: str) -> str:
+def read_asset(name: str) -> str:
+    """Read a file of the folder `assets`."""
     return files("reagent.views").joinpath("assets", name).read_text(encoding="utf-8")

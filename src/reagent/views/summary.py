@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from reagent.citations import CitationCost
 from reagent.explanation import STOP_REASONS, Z_95, Contribution, Cost, Explanation, Token, WhatIf, censoring_warnings
 from reagent.views.text import all_labels, mark_whitespace, sanitize, shorten
 
@@ -65,11 +66,11 @@ def facts(explanation: Explanation) -> list[tuple[str, str]]:
     return [(name, value) for name, value in pairs if value]
 
 
-def describe_cost(cost: Cost) -> str:
+def describe_cost(cost: Cost | CitationCost) -> str:
     """Describe the computation and its duration."""
     passes = "1 forward pass" if cost.forward_passes == 1 else f"{cost.forward_passes:,} forward passes"
     requests = f", {cost.requests:,} {'request' if cost.requests == 1 else 'requests'}" if cost.requests else ""
-    censored = f", {cost.censored:,} answers censored" if cost.censored else ""
+    censored = f", {cost.censored:,} answers censored" if isinstance(cost, Cost) and cost.censored else ""
     return f"{passes}{requests}{censored}, {cost.seconds:.{1 if cost.seconds >= 1 else 2}f} s"
 
 
