@@ -79,12 +79,12 @@ def describe_screening(citations: Citations) -> str:
 
 def format_nats(value: float | None, stderr: float | None) -> str:
     """
-    >>> format_nats(-5.25, 0.0), format_nats(1.0, 0.25), format_nats(None, None)
-    ('−5.2', '+1.0 ± 0.2', '–')
+    >>> format_nats(-5.25, 0.0), format_nats(1.0, 0.25), format_nats(-0.01, 0.0), format_nats(None, None)
+    ('−5.2', '+1.0 ± 0.2', '0.0', '–')
     """
     if value is None:
         return "–"
-    number = f"{value:+.1f}".replace("-", "−")
+    number = f"{value:+.1f}".replace("-", "−") if round(value, 1) else "0.0"
     return f"{number} ± {stderr:.1f}" if stderr else number
 
 
