@@ -173,7 +173,7 @@ def test_the_requests_to_a_server_are_counted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"question": " "}, "the question is empty"),
+        ({"question": " "}, "`question` is empty"),
         ({"documents": []}, "`documents` is empty"),
         ({"documents": ["Ann left."]}, "documents.0"),
         ({"documents": [{"text": " "}]}, "document 1 is empty"),

@@ -48,6 +48,8 @@ def _name(sentence: int, citations: Citations, footnotes: dict[int, int]) -> str
 def describe_part(part: AnswerPart) -> str:
     """Where a part of the answer comes from, in one line."""
     lost = format_nats(-part.total, part.total_stderr)
+    if part.total <= 0:
+        return f"{NOT_CITED}: without all of them it is no less likely; the model knows it or invents it"
     if part.from_documents:
         return f"from the documents: without all of them {lost} nats"
     return f"{NOT_CITED}: without all of them only {lost} nats; the model knows it or invents it"
