@@ -82,8 +82,8 @@ def test_pending_jobs_are_listed_in_the_order_of_the_queue(gate: Gate, tmp_path:
     assert gate.reached.wait(20)
     names.append(service.submit(prompt="aunt lives", method="random"))
     assert service.client.get("/api/jobs").json() == [
-        {"id": names[0], "state": "running", "prompt": PROMPT, "method": "reagent"},
-        {"id": names[1], "state": "queued", "prompt": "aunt lives", "method": "random"},
+        {"id": names[0], "kind": "explanation", "state": "running", "prompt": PROMPT, "method": "reagent"},
+        {"id": names[1], "kind": "explanation", "state": "queued", "prompt": "aunt lives", "method": "random"},
     ]
     gate.open()
     service.wait_for_job(names[1])
@@ -133,7 +133,7 @@ def test_partial_results_have_decreasing_standard_errors(tmp_path: Path) -> None
         PROMPT, max_new_tokens=1, preset="leave-one-out", options={"probes": 64}, replacer="random"
     )
     queue = JobQueue(capital_model(), ResultStore(tmp_path), Limits())
-    queue._run_job(RecordedJob("0" * 16, request), jobs.time.monotonic())
+    queue._run_job(RecordedJob("0" * 16, "explanation", request), jobs.time.monotonic())
     assert states[-1].status is JobStatus.DONE
     assert states[1].answer == " Tokyo"
     assert states[1].view is None
