@@ -328,8 +328,8 @@ def assign(tokens: Sequence[Span], units: Sequence[Span], text: str) -> list[int
     """For each token the first unit with which it shares most characters; None if it shares none.
 
     White space counts only in tokens that contain nothing else. The units must not overlap and must be in the order of
-    the text. For tokens in the order of the text, the assigned units are in that order too. Tokens beyond the end of the
-    text, as in a damaged file, belong to no unit.
+    the text. For tokens in the order of the text, the assigned units are in that order too. Tokens beyond the text, as
+    in a damaged file, belong to no unit.
 
     >>> assign([(0, 0), (0, 3), (3, 9), (10, 12)], units=[(0, 4), (4, 9)], text="The Japan")
     [None, 0, 1, None]
