@@ -49,6 +49,7 @@ benchmark: $(STAMP)  ## measure speed and agreement (hours); JSON in docs/benchm
 	$(BIN)/python benchmarks/draws.py > docs/benchmarks/draws.json
 	$(BIN)/python benchmarks/sharpness.py > docs/benchmarks/sharpness.json
 	$(BIN)/python benchmarks/completeness.py > docs/benchmarks/completeness.json
+	$(BIN)/python benchmarks/gguf_comparison.py > docs/benchmarks/gguf.json
 	$(BIN)/python benchmarks/http_throughput.py > docs/benchmarks/http_throughput.json
 	$(BIN)/python benchmarks/serving.py > docs/benchmarks/serving.json
 	$(BIN)/python benchmarks/sharing.py > docs/benchmarks/sharing.json

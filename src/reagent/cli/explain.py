@@ -39,6 +39,8 @@ def explain(
     levels: o.Levels = None,
     span: o.Phrase = None,
     contrast: o.Contrast = None,
+    answer_span: o.AnswerSpan = None,
+    check_traced: o.CheckTraced = None,
     attribute_target: o.AttributeTarget = False,
     what_if: o.WhatIf = False,
     chat: o.Chat = False,
@@ -68,6 +70,7 @@ def explain(
 
     Example: reagent explain "My aunt moved to Japan. She rents a flat in the capital," --max-new-tokens 1
     """
+    from reagent.api.check_traced import check_traced as check
     from reagent.api.explain import run
     from reagent.cli.dry_run import announce, count_requests, estimate
     from reagent.cli.notes import note_cache, note_contrast
@@ -80,13 +83,16 @@ def explain(
         replacer_arguments,
         server_options,
     )
-    from reagent.cli.progress import progress_bar
+    from reagent.cli.progress import progress_bar, spinner
+    from reagent.errors import InputError
     from reagent.request import ExplainRequest
 
     question = QuestionOptions(
         prompt, file, target, max_new_tokens, unit, spans, marked, levels, span, contrast, chat, system, messages,
-        token, seed, attribute_target,
+        token, seed, attribute_target, answer_span,
     )  # fmt: skip
+    if check_traced is not None and answer_span is None:
+        raise InputError("--check-traced needs --answer-span: give the answer that is traced")
     named = drop_none(
         probes=probes,
         response=response,
@@ -115,6 +121,9 @@ def explain(
     announce(loaded, request, quiet)
     with progress_bar("explaining", quiet, count_requests(loaded)) as on_progress:
         why = run(loaded, request, on_progress)
+    if check_traced is not None:
+        with spinner("checking the trace", quiet):
+            why = check(loaded, why, check_traced)
     note_contrast(why, contrast, quiet)
     note_cache(loaded, quiet)
     if json not in (None, "-"):
@@ -133,6 +142,7 @@ def show(
     html: o.Html = None,
     png: o.Png = None,
     token: o.OutputToken = None,
+    answer_span: o.AnswerSpan = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only write the requested files.")] = False,
 ) -> None:
     """Show a saved explanation, or saved citations."""
@@ -144,6 +154,7 @@ def show(
         _show_citations(file, html, png, token, quiet)
         return
     why = load(file)
+    why = why if answer_span is None else why.traced(answer_span)
     _write_views(why, html, png, token)
     if not quiet:
         why.show(target=token)

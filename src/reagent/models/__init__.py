@@ -12,9 +12,9 @@ tokenization.py   texts to tokens and back
 chat.py           chat messages and chat templates
 _transformers.py  loading from folders, the hub's cache and the hub
 bundled.py        the models that come from the Python package index
-gguf.py           GGUF files as folders that `transformers` loads
 cache.py          the cache folder
 dry_run.py        a model that only counts requests
+gguf/             GGUF files as folders that `transformers` loads
 http/             models behind an HTTP API that returns only probabilities
 """
 

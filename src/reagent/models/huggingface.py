@@ -16,7 +16,7 @@ from reagent.errors import InputError
 from reagent.explanation import Token
 from reagent.models import internals
 from reagent.models.base import Meter, Predictions, Singles
-from reagent.models.chat import Chat, check_target, render_chat
+from reagent.models.chat import Chat, Tools, check_target, render_chat
 from reagent.models.network import LOGITS_AT_ONCE, TOKENS_AT_ONCE, Network
 from reagent.models.padding import pad_right, plan_ragged
 from reagent.models.prefix_cache import PrefixCache, plan_batches
@@ -117,10 +117,10 @@ class HuggingFaceModel:
             raise InputError("the prompt is empty: give some text to explain")
         return self._case(prompt, tokenize(self._codec, prompt), True, target, max_new_tokens)
 
-    def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
-        text, rendered = render_chat(self.tokenizer, messages, self._name)
+    def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10, tools: Tools = ()) -> Case:
+        text, rendered = render_chat(self.tokenizer, messages, self._name, tools)
         if target is not None:
-            check_target(self.tokenizer, messages, target, self._name)
+            check_target(self.tokenizer, messages, target, self._name, tools)
         source = tokenize_chat(self._codec, text, rendered)
         return replace(self._case(text, source, False, target, max_new_tokens), messages=rendered)
 

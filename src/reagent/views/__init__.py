@@ -5,7 +5,9 @@ display.py     what a view shows: words in place of tokens, the whole answer fir
 summary.py     texts that every view shows: provenance, questions, warnings, ranks and notes
 groups.py      sentences and marks about groups of units and the sufficiency test
 shading.py     running text in the terminal, shaded by importance
+fitted_label.py  a label in the terminal that fits into its column
 terminal.py    an explanation in the terminal
+tracing.py     an answer traced through the reasoning: terminal and page
 html.py        an explanation as an HTML page or a notebook fragment
 plots.py       an explanation as a PNG figure
 latex.py       running text for LaTeX

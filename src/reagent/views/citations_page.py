@@ -22,7 +22,7 @@ from reagent.views.citations import (
     format_nats,
     format_share,
 )
-from reagent.views.html import read_asset, render_component, render_document
+from reagent.views.html import render_component, render_document
 from reagent.views.summary import NAME_LENGTH, describe_cost, join_values
 from reagent.views.text import sanitize, shorten
 
@@ -42,8 +42,7 @@ def render_fragment(citations: Citations) -> str:
         to_view_data(citations),
         "\n".join(_fallback(citations)),
         view="reagentCitations",
-        style=read_asset("view.css") + read_asset("citations.css"),
-        script=read_asset("view.js") + read_asset("citations.js"),
+        extra=["citations.css", "citations.js"],
     )
 
 

@@ -1,11 +1,11 @@
 """An explanation as HTML: a page, or a fragment for notebooks.
 
-Both contain the same component: `assets/view.js` draws the result of `to_view_data`, and `assets/view.css`
-styles it. The page works without a network.
+Both contain the same component: `assets/view.js` draws the result of `to_view_data`, with `assets/trace.js` for the
+graph of a traced answer, and `assets/view.css` styles it. The page works without a network.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -38,6 +38,7 @@ from reagent.views.summary import (
     what_if_captions,
 )
 from reagent.views.text import NEWLINE, all_labels, label, sanitize, shorten, split_into_pieces, template_text
+from reagent.views.tracing import trace_view_data
 
 TITLE_LENGTH = 60
 TOOLTIP_LENGTH = 500
@@ -55,7 +56,8 @@ def render_page(explanation: Explanation, unit: str | None = None) -> str:
 
 def render_fragment(explanation: Explanation, unit: str | None = None) -> str:
     """Render a part of a document, which may contain several of them."""
-    return render_component(to_view_data(explanation, unit), f"<p>{escape(summarize(explanation))}</p>")
+    data = to_view_data(explanation, unit)
+    return render_component(data, f"<p>{escape(summarize(explanation))}</p>", extra=trace_script([data]))
 
 
 def render_document(title: str, fragment: str) -> str:
@@ -64,20 +66,25 @@ def render_document(title: str, fragment: str) -> str:
 
 
 def render_component(
-    data: dict[str, Any] | list[dict[str, Any]],
-    fallback: str,
-    view: str = "reagentView",
-    style: str | None = None,
-    script: str | None = None,
+    data: dict[str, Any] | list[dict[str, Any]], fallback: str, view: str = "reagentView", extra: Sequence[str] = ()
 ) -> str:
-    """Render what the function `view` of the script draws; `fallback` is the HTML where no script runs."""
+    """Render what the function `view` of the scripts draws.
+
+    `fallback` is the HTML where no script runs, and `extra` are further scripts and styles.
+    """
+    assets = ["view.css", "view.js", *extra]
     return Template(read_asset("fragment.html")).substitute(
-        style=style or read_asset("view.css"),
-        script=script or read_asset("view.js"),
+        style="".join(read_asset(name) for name in assets if name.endswith(".css")),
+        script="".join(read_asset(name) for name in assets if name.endswith(".js")),
         view=view,
         data=_to_embedded_json(data),
         fallback=fallback,
     )
+
+
+def trace_script(views: Iterable[dict[str, Any]]) -> list[str]:
+    """The script that draws a trace, if one of the views has one."""
+    return ["trace.js"] if any(view["trace"] for view in views) else []
 
 
 def page_title(explanation: Explanation) -> str:
@@ -118,6 +125,7 @@ def to_view_data(explanation: Explanation, unit: str | None = None) -> dict[str,
         "openSign": OPEN_SIGN,
         "openRanksNote": OPEN_RANKS_NOTE,
         "rows": rows,
+        "trace": trace_view_data(shown),
     }
 
 

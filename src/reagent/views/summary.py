@@ -21,7 +21,7 @@ OPEN_SIGN = "≈"  # does not depend on colour
 OPEN_NOTE = "rank not settled: the effect does not differ significantly from another (95 %)"
 OPEN_RANKS_NOTE = "a–b: rank not settled; the standard errors allow ranks a to b (95 %)"
 
-UNIT_NOUNS = ("token", "word", "sentence", "paragraph", "span")
+UNIT_NOUNS = ("token", "word", "sentence", "paragraph", "message", "span")
 
 
 class CaptionPart(NamedTuple):
@@ -191,6 +191,7 @@ def top_units_by_level(explanation: Explanation, target: int) -> Iterator[tuple[
             sufficiency=None,
             answer=None,
             levels=(),
+            trace=None,
             what_if=(),
         )
         rows = [row for row in whole.top(TOP_PER_LEVEL, target) if row.score > 0]

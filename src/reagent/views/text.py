@@ -18,7 +18,7 @@ from reagent.explanation import Explanation, Message, Token
 
 SPACE, NEWLINE, TAB = "·", "⏎", "⇥"
 MANY_SPACES = 4
-ASSISTANT, ROLE_LENGTH = "assistant", 16  # the role of the completion; the maximum length of a role
+ASSISTANT, ROLE_LENGTH = "assistant", 24  # the role of the completion; the maximum length of a role and a tool
 
 # Bidirectional classes of the format characters that change the layout or hide text. Other format characters
 # are visible (Arabic number signs), or they are harmless and needed (direction marks, joiners).
@@ -101,8 +101,14 @@ def labels(tokens: Sequence[Token], text: str) -> list[str]:
 
 
 def all_labels(explanation: Explanation) -> list[str]:
-    """Label each unit of the prompt, then each unit of the output; words have no marks of the spaces around them."""
-    names = labels(explanation.input, explanation.prompt) + labels(explanation.output, explanation.completion)
+    """Label each unit of the prompt, then each unit of the output; words have no marks of the spaces around them.
+
+    A message of a chat has its role before it.
+    """
+    names = labels(explanation.input, explanation.prompt)
+    if explanation.unit == "message":
+        names = [_label_message(explanation, *pair) for pair in zip(explanation.input, names, strict=True)]
+    names += labels(explanation.output, explanation.completion)
     return names if explanation.unit == "token" else [name.strip(SPACE) or name for name in names]
 
 
@@ -114,7 +120,7 @@ def split_into_pieces(explanation: Explanation) -> list[Piece]:
     prompt, units, messages = explanation.prompt, list(enumerate(explanation.input)), explanation.messages
     pieces = [] if messages else _split(prompt, units)
     for message in messages:
-        pieces.append(_role_piece(message.role))
+        pieces.append(_role_piece(role_name(message)))
         inside = [(i, unit) for i, unit in units if _overlaps(message, unit)]
         pieces += _split(prompt[: message.end], inside, message.start)
     is_prefilled = messages and messages[-1].role == ASSISTANT and messages[-1].end >= len(prompt.rstrip())
@@ -131,6 +137,15 @@ def pieces_before(position: int, pieces: Sequence[Piece]) -> list[Piece]:
 def sum_weights(pieces: Iterable[Piece], weights: Sequence[float]) -> dict[tuple[int, ...], float]:
     """Sum the weights of the tokens of each piece, by its positions."""
     return {piece.positions: sum(weights[i] for i in piece.positions) for piece in pieces if piece.positions}
+
+
+def role_name(message: Message) -> str:
+    """Name the author of a message: its role, and the tool that gave it.
+
+    >>> role_name(Message("user", 0, 5)), role_name(Message("tool", 0, 5, name="read_mail"))
+    ('user', 'tool read_mail')
+    """
+    return shorten(" ".join(sanitize(f"{message.role} {message.name or ''}").split()), ROLE_LENGTH)
 
 
 def template_text(explanation: Explanation) -> str:
@@ -220,8 +235,13 @@ def _overlaps(message: Message, unit: Token) -> bool:
     return unit.start < message.end and unit.end > message.start
 
 
+def _label_message(explanation: Explanation, unit: Token, name: str) -> str:
+    role = next((role_name(message) for message in explanation.messages if _overlaps(message, unit)), "")
+    return f"{role}: {name}" if role and not unit.protected else name
+
+
 def _role_piece(name: str) -> Piece:
-    return Piece(shorten(" ".join(sanitize(name).split()), ROLE_LENGTH), Kind.ROLE, ())
+    return Piece(name, Kind.ROLE, ())
 
 
 def _name_by_emoji(tokens: Sequence[Token], text: str) -> list[Token]:

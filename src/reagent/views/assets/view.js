@@ -494,6 +494,8 @@ function reagentView(element, data) {
   const notes = make("div.notes");
   const whatIf = make("div.what-if");
 
+  const trace = data.trace ? [reagentTrace(data.trace, { make, quoted, captionNodes, onArrowKeys })] : [];
+
   onArrowKeys(context, ".reagent-token", (node) => inspect(Number(node.dataset.position)));
   watch(context, "mouseover", "focusin", "click");
   context.addEventListener("click", (event) => {
@@ -503,7 +505,8 @@ function reagentView(element, data) {
   for (const list of [top, whatIf]) watch(list, "mouseover", "click");
   redraw(element, () => {
     element.replaceChildren(
-      ...chooser.nodes, failure, caution, ...template, context, legend(largest), groups, readout, levels, top, notes, whatIf, facts,
+      ...chooser.nodes, failure, caution, ...template, context, legend(largest), groups, readout, ...trace, levels, top,
+      notes, whatIf, facts,
     );
     choose(target);
   });
