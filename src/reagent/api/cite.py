@@ -78,9 +78,9 @@ class CiteRequest:
         seed: int = 0,
     ) -> "CiteRequest":
         """Check every argument of `reagent.cite`."""
+        if isinstance(question, str) and not question.strip():
+            raise InputError("`question` is empty: give some text")
         check_texts(question=question, answer=answer)
-        if not question.strip():
-            raise InputError("the question is empty: give some text")
         if answer is not None and not answer.strip():
             raise InputError("`answer` is empty: give some text, or leave it out and the model writes it")
         check_templates(template, document_template)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reagent.cli import arguments as o
+from reagent.errors import InputError
 
 if TYPE_CHECKING:
     from reagent.explanation import Explanation
@@ -139,23 +140,41 @@ def explain(
 
 
 def show(
-    file: Annotated[Path, typer.Argument(metavar="F.json", help="An explanation written by --json.")],
+    file: Annotated[Path, typer.Argument(metavar="F.json", help="An explanation or citations written by --json.")],
     html: o.Html = None,
     png: o.Png = None,
     token: o.OutputToken = None,
     answer_span: o.AnswerSpan = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only write the requested files.")] = False,
 ) -> None:
-    """Show a saved explanation."""
-    from reagent.cli.parsing import check_outputs
+    """Show a saved explanation, or saved citations."""
+    from reagent.cli.parsing import check_outputs, is_citations
     from reagent.explanation import load
 
     check_outputs(None, html=html, png=png)
+    if is_citations(file):
+        _show_citations(file, html, png, token, quiet)
+        return
     why = load(file)
     why = why if answer_span is None else why.traced(answer_span)
     _write_views(why, html, png, token)
     if not quiet:
         why.show(target=token)
+
+
+def _show_citations(file: Path, html: Path | None, png: Path | None, token: int | None, quiet: bool) -> None:
+    from reagent.citations import Citations
+
+    citations = Citations.load(file)
+    for flag, value in (("--png", png), ("--token", token)):
+        if value is not None:
+            raise InputError(
+                f"{flag} is for explanations, and {str(file)!r} has citations: leave it out, or use --html"
+            )
+    if html is not None:
+        citations.to_html(html)
+    if not quiet:
+        citations.show()
 
 
 def _write_views(why: "Explanation", html: Path | None, png: Path | None, token: int | None) -> None:

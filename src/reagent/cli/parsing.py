@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,16 @@ class QuestionOptions:
             raise InputError("give the system message with --system or in the file of messages, not in both")
         first = [] if self.system is None else [{"role": "system", "content": self.system}]
         return [*first, *earlier, *([{"role": "user", "content": text}] if text else [])], tools
+
+
+def is_citations(file: Path) -> bool:
+    """Whether a file has citations; if it cannot be read, the error is left to those who read it."""
+    from reagent.atomic_io import read_json
+
+    with suppress(FileError):
+        data = read_json(file, "")
+        return isinstance(data, dict) and str(data.get("schema", "")).startswith("reagent.citations/")
+    return False
 
 
 def read_prompt(prompt: str | None, file: Path | None) -> str:

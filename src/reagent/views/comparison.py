@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from string import Template
 from typing import Any
 
@@ -86,7 +87,9 @@ def render_fragment(comparison: Comparison) -> str:
     """Render a part of a document, which may contain several of them."""
     names = _align(comparison).names
     texts = (f"{name}: {summarize(why)}" for name, why in zip(names, comparison, strict=True))
-    return render_component(to_view_data(comparison), ". ".join(texts))
+    data = to_view_data(comparison)
+    extra = html.trace_script(one["view"] for one in data)
+    return render_component(data, f"<p>{escape('. '.join(texts))}</p>", view="reagentCompare", extra=extra)
 
 
 def to_view_data(comparison: Comparison) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ graph of a traced answer, and `assets/view.css` styles it. The page works withou
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -56,24 +56,35 @@ def render_page(explanation: Explanation, unit: str | None = None) -> str:
 
 def render_fragment(explanation: Explanation, unit: str | None = None) -> str:
     """Render a part of a document, which may contain several of them."""
-    return render_component(to_view_data(explanation, unit), summarize(explanation))
+    data = to_view_data(explanation, unit)
+    return render_component(data, f"<p>{escape(summarize(explanation))}</p>", extra=trace_script([data]))
 
 
 def render_document(title: str, fragment: str) -> str:
     """Render a whole HTML document around a fragment."""
-    return Template(_asset("page.html")).substitute(title=escape(title), fragment=fragment)
+    return Template(read_asset("page.html")).substitute(title=escape(title), fragment=fragment)
 
 
-def render_component(data: dict[str, Any] | list[dict[str, Any]], fallback: str) -> str:
-    """Render one view, or a list of views to compare; `fallback` is the text where no script runs."""
-    views = [data] if isinstance(data, dict) else [one["view"] for one in data]
-    is_traced = any(view["trace"] for view in views)
-    return Template(_asset("fragment.html")).substitute(
-        style=_asset("view.css"),
-        script=(_asset("trace.js") if is_traced else "") + _asset("view.js"),
+def render_component(
+    data: dict[str, Any] | list[dict[str, Any]], fallback: str, view: str = "reagentView", extra: Sequence[str] = ()
+) -> str:
+    """Render what the function `view` of the scripts draws.
+
+    `fallback` is the HTML where no script runs, and `extra` are further scripts and styles.
+    """
+    assets = ["view.css", "view.js", *extra]
+    return Template(read_asset("fragment.html")).substitute(
+        style="".join(read_asset(name) for name in assets if name.endswith(".css")),
+        script="".join(read_asset(name) for name in assets if name.endswith(".js")),
+        view=view,
         data=_to_embedded_json(data),
-        summary=escape(fallback),
+        fallback=fallback,
     )
+
+
+def trace_script(views: Iterable[dict[str, Any]]) -> list[str]:
+    """The script that draws a trace, if one of the views has one."""
+    return ["trace.js"] if any(view["trace"] for view in views) else []
 
 
 def page_title(explanation: Explanation) -> str:
@@ -202,5 +213,6 @@ def _round(row: Iterable[float]) -> list[float]:
 
 
 @cache
-def _asset(name: str) -> str:
+def read_asset(name: str) -> str:
+    """Read a file of the folder `assets`."""
     return files("reagent.views").joinpath("assets", name).read_text(encoding="utf-8")

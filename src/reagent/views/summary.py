@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from reagent.citations import CitationCost
 from reagent.explanation import (
     STOP_REASONS,
     Z_95,
@@ -82,11 +83,11 @@ def describe_screening(screening: Screening) -> str:
     return f"{share}, which changes the log-probability of the output by {-screening.effect:+.2g} nats"
 
 
-def describe_cost(cost: Cost) -> str:
+def describe_cost(cost: Cost | CitationCost) -> str:
     """Describe the computation and its duration."""
     passes = "1 forward pass" if cost.forward_passes == 1 else f"{cost.forward_passes:,} forward passes"
     requests = f", {cost.requests:,} {'request' if cost.requests == 1 else 'requests'}" if cost.requests else ""
-    censored = f", {cost.censored:,} answers censored" if cost.censored else ""
+    censored = f", {cost.censored:,} answers censored" if isinstance(cost, Cost) and cost.censored else ""
     return f"{passes}{requests}{censored}, {cost.seconds:.{1 if cost.seconds >= 1 else 2}f} s"
 
 
