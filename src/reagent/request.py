@@ -114,7 +114,7 @@ class ExplainRequest:
             target_span=target_span,
             contrast=contrast,
             answer_span=answer_span,
-            attribute_target=bool(names) or info.get("preset") == "paper"
+            attribute_target=bool(names) or is_published(info.get("preset"))
             if attribute_target is None
             else check_flag("attribute_target", attribute_target),
             what_if=check_flag("what_if", what_if),
@@ -243,6 +243,11 @@ def choose_replacer(
             f"method {describe_method(info)!r} replaces nothing: leave out the replacer, its options and `what_if`"
         )
     return None
+
+
+def is_published(preset: str | None) -> bool:
+    """Whether a preset is the published algorithm, which explains each output token by its whole context."""
+    return (preset or "").startswith("paper")
 
 
 def configure_method(

@@ -12,7 +12,7 @@ from reagent.methods.registry import is_method, uses_replacer
 from reagent.models.base import Model
 from reagent.models.load import load_model
 from reagent.replacers import Replacer
-from reagent.request import ExplainRequest, configure_method
+from reagent.request import ExplainRequest, configure_method, is_published
 from reagent.segmentation import Span
 
 NamedProgress = Callable[[str, Progress], None]  # the name of the method, and its progress
@@ -95,7 +95,7 @@ def build_requests(
         raise InputError("there is nothing to compare: give a list with at least one method")
     if question.get("seed", 0) is None:
         question["seed"] = secrets.randbits(32)  # one seed for all methods
-    if question.get("attribute_target") is None and any(_split(method)[2] == "paper" for method in methods):
+    if question.get("attribute_target") is None and any(is_published(_split(method)[2]) for method in methods):
         question["attribute_target"] = True  # one question for all methods, as the published algorithm asks it
     unused = dict(options or {})
     requests: dict[str, ExplainRequest] = {}

@@ -44,6 +44,11 @@ class ExplainBody(BaseModel):
     )
     target_span: str | None = Field(None, description="Explain this phrase of the output as a whole.")
     contrast: str | None = Field(None, description="Explain why the model did not say this instead.")
+    attribute_target: bool | None = Field(
+        None,
+        description="Explain each output token by everything before it, earlier output included. By default only the "
+        "prompt is removed; a contrast, a phrase and the published presets include earlier output.",
+    )
     what_if: bool = Field(False, description="Also report what the model says under the strongest replacement.")
     unit: str | None = Field(None, description="token, word, sentence or paragraph.")
     method: str | None = Field(None, description="One of the methods of /api/options.")
@@ -123,6 +128,7 @@ class ServiceOptions:
             max_new_tokens=max_new_tokens,
             target_span=body.target_span,
             contrast=body.contrast,
+            attribute_target=body.attribute_target,
             what_if=body.what_if,
             units=body.unit,
             method=body.method or "reagent",

@@ -204,6 +204,34 @@ def test_a_phrase_and_what_if_can_be_asked_for(page: Page, bodies: list[Any]) ->
     expect(page.locator("#what_if")).to_be_disabled()
 
 
+def test_tokens_can_be_explained_by_the_output_before_them(page: Page, bodies: list[Any]) -> None:
+    fill(page, method="random")
+    page.get_by_label("earlier output included").check()
+    page.get_by_role("button", name="Explain").click()
+    wait_until_finished(page)
+    assert bodies == [bodies[0] | {"attribute_target": True}]
+    page.reload()
+    expect(page.get_by_label("earlier output included")).to_be_checked()
+
+
+def test_a_comparison_with_the_published_algorithm_asks_both_the_same(page: Page, log: BrowserLog) -> None:
+    log.expected.append("422")
+
+    def refuse(route: Route) -> None:
+        if route.request.method == "POST":
+            route.fulfill(status=422, json={"error": "not run"})
+        else:
+            route.continue_()
+
+    page.route("**/api/jobs", refuse)
+    fill(page, compare="lime")
+    for preset, asked in [("paper", True), ("fast", None)]:
+        page.locator("#preset").select_option(preset)
+        with page.expect_request(lambda request: request.method == "POST") as sent:
+            page.get_by_role("button", name="Explain").click()
+        assert sent.value.post_data_json.get("attribute_target") is asked
+
+
 def test_an_opened_explanation_leaves_no_old_settings(page: Page) -> None:
     fill(page, target=" Tokyo", target_span="Tokyo", seed="9", max_new_tokens="7")
     drop(page, ("why.json", make().to_json()))

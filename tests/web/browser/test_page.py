@@ -117,6 +117,14 @@ def test_two_methods_are_shown_side_by_side(page: Page) -> None:
 
 
 @pytest.mark.usefixtures("slow")
+def test_a_click_on_the_answer_chooses_its_part_for_all_methods(page: Page) -> None:
+    submit(page, method="occlusion", compare="random")
+    wait_until_finished(page)
+    last = page.get_by_role("group", name="random").locator("[data-output]").last
+    last.click()
+    expect(choices(page).last).to_have_attribute("aria-selected", "true")
+
+
 def test_an_opened_method_stays_open_while_results_arrive(page: Page) -> None:
     submit(page, compare="lime", preset="leave-one-out", probes="4000")
     summary = page.locator("#view .reagent-summary").first

@@ -228,6 +228,13 @@ function reagentParts() {
     return { nodes: [hint, list, heading], show };
   };
 
+  // A click on a word of the answer in the text chooses it.
+  const onAnswerClick = (context, data, choose) =>
+    context.addEventListener("click", (event) => {
+      const output = event.target.closest("[data-output]")?.dataset.output;
+      if (output !== undefined) choose(Number(output) + (data.rows[0].isWhole ? 1 : 0));
+    });
+
   const hasFailed = (row) => row.sufficiency !== null && !row.sufficiency[0];
 
   const showFailedTest = (failure, row) => {
@@ -277,7 +284,7 @@ function reagentParts() {
   return {
     make, quoted, shortName, captionNodes, score, ranking, pieceWeight, largestWeight, drawText, drawTemplate, appendMark,
     reveal, legend, linkGroups, groupList, drawGroups, highlight, cell, emptyHint, bar, initialTarget, outputChooser,
-    showFailedTest, showWarning, onArrowKeys, redraw, drawFacts, appendInk, spaceAfter,
+    onAnswerClick, showFailedTest, showWarning, onArrowKeys, redraw, drawFacts, appendInk, spaceAfter,
   };
 }
 
@@ -288,7 +295,7 @@ function reagentView(element, data) {
   const {
     make, quoted, shortName, captionNodes, score, ranking, pieceWeight, largestWeight, drawText, drawTemplate, appendMark,
     reveal, legend, linkGroups, groupList, drawGroups, highlight, cell, emptyHint, bar, initialTarget, outputChooser,
-    showFailedTest, showWarning, onArrowKeys, redraw, drawFacts,
+    onAnswerClick, showFailedTest, showWarning, onArrowKeys, redraw, drawFacts,
   } = reagentParts();
   let target = initialTarget(element, data);
   let row = null; // the texts about the chosen output token
@@ -498,10 +505,7 @@ function reagentView(element, data) {
 
   onArrowKeys(context, ".reagent-token", (node) => inspect(Number(node.dataset.position)));
   watch(context, "mouseover", "focusin", "click");
-  context.addEventListener("click", (event) => {
-    const output = event.target.closest("[data-output]")?.dataset.output;
-    if (output !== undefined) choose(Number(output) + (data.rows[0].isWhole ? 1 : 0));
-  });
+  onAnswerClick(context, data, choose);
   for (const list of [top, whatIf]) watch(list, "mouseover", "click");
   redraw(element, () => {
     element.replaceChildren(
@@ -518,7 +522,7 @@ function reagentCompare(element, list) {
   "use strict";
   const {
     make, shortName, score, ranking, drawText, drawTemplate, appendMark, legend, linkGroups, groupList, drawGroups,
-    highlight, cell, emptyHint, bar, initialTarget, outputChooser, showFailedTest, showWarning, redraw,
+    highlight, cell, emptyHint, bar, initialTarget, outputChooser, onAnswerClick, showFailedTest, showWarning, redraw,
   } = reagentParts();
   const first = list[0].view;
   const open = [...element.querySelectorAll(".reagent-details")].filter((details) => details.open);
@@ -549,6 +553,7 @@ function reagentCompare(element, list) {
     const context = make("div.context", "", { translate: "no", lang: "" });
     const top = make("div.top", "", { role: "table", "aria-label": `Most important ${data.noun}s` });
     node.append(details, failure, caution, context, groups, top);
+    onAnswerClick(context, data, (next) => choose(next));
     const draw = () => {
       const best = ranking(data, target).filter((position) => data.rows[target].scores[position] > 0);
       showFailedTest(failure, data.rows[target]);

@@ -7,7 +7,7 @@ export const EXAMPLE =
 const PROMPT_LABELS = { text: "Prompt", chat: "Last message of the user" };
 
 export function createRequestForm(form, options) {
-  const { kind, system, prompt, method, preset, unit, compare, target, target_span, what_if } = form.elements;
+  const { kind, system, prompt, method, preset, unit, compare, target, target_span, attribute_target, what_if } = form.elements;
   const { max_new_tokens, removal, replacer, seed, probes } = form.elements;
   const part = (id) => form.querySelector(`#${id}`);
   const turns = createTextList(part("turns"), "Message", { roles: ["user", "assistant"] });
@@ -64,17 +64,21 @@ export function createRequestForm(form, options) {
     ...numberOf(seed),
     ...textOf(unit),
   });
+  // The published presets explain by the whole context. A comparison with one of them asks the same of both methods.
+  const contextOf = (...presets) =>
+    attribute_target.checked || (presets.length > 1 && presets.some(({ id }) => id.startsWith("paper"))) ? { attribute_target: true } : {};
   const whatIfOf = (preset) => (what_if.checked && preset.what_if ? { what_if: true } : {});
 
   // One request, or two for a comparison; the second method has its default settings.
   const buildRequests = () => {
     const settings = { ...textOf(preset), ...textOf(removal), ...textOf(replacer), ...numberOf(probes) };
-    const first = { ...commonFields(), method: method.value, ...settings, ...whatIfOf(selectedPreset()) };
     const other = options.methods.find(({ id }) => id === compare.value);
+    const context = contextOf(selectedPreset(), ...(other?.presets.slice(0, 1) ?? []));
+    const first = { ...commonFields(), ...context, method: method.value, ...settings, ...whatIfOf(selectedPreset()) };
     if (!other) return [first];
     const [itsPreset] = other.presets;
     const itsReplacer = itsPreset.replaces ? { replacer: replacer.value } : {};
-    return [first, { ...commonFields(), method: other.id, ...itsReplacer, ...whatIfOf(itsPreset) }];
+    return [first, { ...commonFields(), ...context, method: other.id, ...itsReplacer, ...whatIfOf(itsPreset) }];
   };
 
   // --- from requests to the form ---
@@ -104,6 +108,7 @@ export function createRequestForm(form, options) {
     for (const field of [removal, replacer, unit]) choose(field, request[field.name]);
     choose(compare, comparedMethod);
     for (const field of [seed, probes, target, target_span]) field.value = request[field.name] ?? field.defaultValue;
+    attribute_target.checked = request.attribute_target ?? false;
     what_if.checked = request.what_if ?? false;
     updateFields();
   };
