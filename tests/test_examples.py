@@ -17,7 +17,7 @@ SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 # A text that each script prints: its answer, not only its heading.
 ANSWERS = {
     "black_box": "requests: refund\n",
-    "cite_documents": "(Document(id='clocks', text='The museum of clocks opens at nine in the morning.'),)",
+    "cite_documents": "(Document(id='clocks', text='The museum of clocks opens at nine in the morning.",
     "compare_methods": "reagent fast Japan ",
     "contrast": "Japan      score ",
     "faithful": "sufficiency: ",
