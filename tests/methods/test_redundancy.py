@@ -9,8 +9,8 @@ from reagent import explain
 from reagent.case import Floats, Ids
 from reagent.methods.base import no_progress
 from reagent.methods.probe_set import ProbeSet
-from reagent.methods.redundancy import substitutes
-from reagent.methods.surrogate import SPARSE, Surrogate
+from reagent.methods.redundancy import RedundancySearch
+from reagent.methods.surrogate import SPARSE
 from reagent.removal import Delete
 from reagent.testing.scripted import ScriptedModel
 
@@ -46,22 +46,23 @@ def random_probes(model: ScriptedModel, text: str, count: int = 48) -> ProbeSet:
     return probes
 
 
+def search(probes: ProbeSet, single: Floats) -> RedundancySearch:
+    return RedundancySearch(probes, 0, single, (single, single), np.arange(0), SPARSE)
+
+
 def test_a_substitute_is_found_where_the_word_is_missing() -> None:
     """The fact counts more than its paraphrase, and other words matter too."""
     model = reader(lambda has: np.maximum(8 * has(FACT), 5 * has(SAME)) + 2 * has(20) + 2 * has(25))
     probes = random_probes(model, prompt(fact=3, same=14))
-    removed, drops = probes.known(0)
-    surrogate = Surrogate.fit(removed, drops, SPARSE)
     single = np.zeros(UNITS)
     single[[3, 19, 24]] = 3.0, 2.0, 2.0
-    assert substitutes(probes, 0, single, surrogate, [3])[0] == 14
+    assert search(probes, single).substitutes([3])[0] == 14
 
 
 def test_a_word_that_is_rarely_missing_has_no_substitutes() -> None:
     model = reader(lambda has: 6 * has(FACT))
     probes = random_probes(model, prompt(fact=3), 10)
-    surrogate = Surrogate.fit(*probes.known(0), SPARSE)
-    assert substitutes(probes, 0, np.zeros(UNITS), surrogate, [3]) == []
+    assert search(probes, np.zeros(UNITS)).substitutes([3]) == []
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -35,7 +35,7 @@ from reagent.methods.few_units import FEW_UNITS, PROBES_FOR_EDGES, draw_subsets,
 from reagent.methods.importance_order import ImportanceOrder, OrderSearch
 from reagent.methods.normalization import normalize
 from reagent.methods.probe_set import ProbeSet
-from reagent.methods.redundancy import FoundGroup, Requests, find_complementary, find_redundant, inherit_groups
+from reagent.methods.redundancy import FoundGroup, RedundancySearch, Requests, find_complementary, inherit_groups
 from reagent.methods.single_effects import count_blocks, estimate_single_effects
 from reagent.methods.surrogate import DENSE, SPARSE, Surrogate
 from reagent.models.base import Model
@@ -361,7 +361,7 @@ class _Search:
     def _search_target(self, target: _Target, allowance: int) -> Requests:
         if self.complete or allowance > FEWEST_SEARCH_PROBES:
             target.groups, target.order = [], ImportanceOrder()
-            for wanted in self._find_groups(target):
+            for wanted in self._find_groups(target, allowance):
                 allowance -= len(wanted) * self.probes.draws
                 yield wanted
             if len(target.single) > FEW_UNITS:
@@ -377,21 +377,13 @@ class _Search:
                 yield from search.run(target.order, max(1, allowance - FEWEST_SEARCH_PROBES))
         yield from self._test_sufficiency(target)
 
-    def _find_groups(self, target: _Target) -> Requests:
-        near = self._near()
-        searches = (
-            find_redundant(
-                self.probes,
-                target.row,
-                target.single,
-                target.shapley,
-                target.surrogate,
-                near[near < len(target.single)],
-                target.groups,
-            ),
-            find_complementary(self.probes, target.row, target.single, target.groups),
+    def _find_groups(self, target: _Target, allowance: int) -> Requests:
+        near, units = self._near(), len(target.single)
+        search = RedundancySearch(
+            self.probes, target.row, target.single, target.shapley, near[near < units], target.surrogate.priors
         )
-        for wanted in chain(*searches):
+        complementary = find_complementary(self.probes, target.row, target.single, target.groups)
+        for wanted in chain(search.run(target.groups, allowance), complementary):
             yield [row for row in wanted if not self.probes.is_measured(row)]
 
     def _important(self, target: _Target) -> list[int]:

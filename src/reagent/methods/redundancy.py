@@ -13,6 +13,8 @@ the others cost as much do not belong to the group and are left out one after an
 """
 
 from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -20,7 +22,7 @@ import numpy as np
 
 from reagent.case import Case, Floats, Ids, Mask
 from reagent.methods.probe_set import ProbeSet
-from reagent.methods.surrogate import Surrogate
+from reagent.methods.surrogate import Priors, Surrogate
 
 Requests = Generator[list[Mask], None, None]  # sets of units that a search wants to have measured
 
@@ -37,6 +39,7 @@ ENOUGH = 0.6  # redundant: if any one unit stays, at most this share of the join
 REDUNDANT = 0.5  # … and the effects of the single words are together at most this share
 MAX_ALONE, MAX_PARTNERS = 3, 3  # important words without a group, and the words that each is tested with
 LARGE = 0.25  # share of the largest value that makes a word important
+PROBES_FOR_WORD = 16  # of the allowance, for each important word
 FEWEST_PROBES = 12  # that lack a word, to look for its substitutes
 LEAST_SURPLUS = 1.0  # nats beyond the single effects, from which on a word and its substitutes are tested further
 PAIR_SHARE = 0.7  # of the joint effect of a word and all these words: a pair with a smaller share is not enough
@@ -59,130 +62,126 @@ class FoundGroup(NamedTuple):
         return self.effect - self.single
 
 
-def find_redundant(
-    probes: ProbeSet,
-    target: int,
-    single: Floats,
-    shapley: tuple[Floats, Floats],
-    surrogate: Surrogate,
-    near: Ids,
-    found: list[FoundGroup],
-) -> Requests:
-    """Test the hypotheses and append the redundant groups to `found`.
+@dataclass(frozen=True)
+class RedundancySearch:
+    """The search for the redundant groups of one target. Words are lists of units."""
 
-    The units `near` the output shape the question, and no substitutes of them are looked for.
-    """
-    words = find_words(probes.case, probes.free[: len(single)])
-    word_of = {unit: word for word in words for unit in word}
-    hidden = suspects(single, *shapley)
-    unseen = shapley[0] - np.maximum(single, 0.0)
-    hypotheses = [*repetitions(probes.case, words, probes.free, unseen), _join(hidden, word_of)]
-    yield [probes.set_of(_units(some)) for some in hypotheses if len(some) > 1]
-    for hypothesis in hypotheses:
-        yield from _test_hypothesis(probes, target, single, hypothesis, found)
-    left = [unit for unit in hidden if not _is_in(unit, found)]
-    if 1 < len(left) < len(hidden):
-        yield from _test_hypothesis(probes, target, single, _join(left, word_of), found)
-    value = np.maximum(shapley[0], single)
-    large = value >= LARGE * value.max(initial=0.0)
-    large[near] = False
-    order = [int(unit) for unit in np.argsort(-value, kind="stable") if large[unit]]
-    for word in _join(order, word_of)[:MAX_ALONE]:
-        if not any(_is_in(unit, found) for unit in word):
-            yield from _test_substitutes(probes, target, single, surrogate, near, word_of, word, found)
+    probes: ProbeSet
+    target: int
+    single: Floats  # effect of each unit alone, [units]
+    shapley: tuple[Floats, Floats]  # and standard error
+    near: Ids  # units directly before the output: they shape the question, and have no substitutes
+    priors: Priors
 
+    def run(self, found: list[FoundGroup], allowance: int) -> Requests:
+        """Test the hypotheses and append the redundant groups to `found`; `allowance` is a number of probes."""
+        hidden = suspects(self.single, *self.shapley)
+        unseen = self.shapley[0] - np.maximum(self.single, 0.0)
+        words = list(self._join(range(len(self.single))))
+        hypotheses = [*repetitions(self.probes.case, words, self.probes.free, unseen), self._join(hidden)]
+        yield [self._set_of(some) for some in hypotheses if len(some) > 1]
+        for hypothesis in hypotheses:
+            yield from self._test(hypothesis, found)
+        left = [unit for unit in hidden if not _overlaps([unit], found)]
+        if 1 < len(left) < len(hidden):
+            yield from self._test(self._join(left), found)
+        for word in self._important_words()[: allowance // (PROBES_FOR_WORD * self.probes.draws)]:
+            if not _overlaps(word, found):
+                yield from self._test_substitutes(word, found)
 
-def _test_substitutes(
-    probes: ProbeSet,
-    target: int,
-    single: Floats,
-    surrogate: Surrogate,
-    near: Ids,
-    word_of: dict[int, list[int]],
-    word: list[int],
-    found: list[FoundGroup],
-) -> Requests:
-    """Remove a word together with each of the words that matter where it is missing, and with all of them."""
-    candidates = [i for i in substitutes(probes, target, single, surrogate, word) if i not in near]
-    others = [other for other in _join(candidates, word_of) if other != word]
-    others = [other for other in others if not any(_is_in(i, found) for i in other)][:MAX_PARTNERS]
-    sets = [[word, other] for other in others] + [[word, *others]] * (len(others) > 1)
-    if not sets:
-        return
-    yield [probes.set_of(_units(some)) for some in sets]
-    joints = [probes.result(probes.set_of(_units(some)), target) for some in sets]
-    drops = [-np.inf if joint is None else joint.drop for joint in joints]
-    best = int(np.argmax(drops[: len(others)]))
-    if drops[best] < PAIR_SHARE * drops[-1]:  # no pair, but perhaps three or more
-        best = len(sets) - 1
-    if drops[best] - single[_units(sets[best])].sum() < LEAST_SURPLUS:
-        return
-    yield from _test_hypothesis(probes, target, single, sets[best], found)
+    @cached_property
+    def _word_of(self) -> dict[int, list[int]]:
+        """The word of each unit."""
+        words = find_words(self.probes.case, self.probes.free[: len(self.single)])
+        return {unit: word for word in words for unit in word}
 
+    def _join(self, units: Iterable[int]) -> list[list[int]]:
+        """The different words of these units, in order."""
+        return list({self._word_of[unit][0]: self._word_of[unit] for unit in units}.values())
 
-def substitutes(probes: ProbeSet, target: int, single: Floats, surrogate: Surrogate, word: Sequence[int]) -> list[int]:
-    """Units that matter where a word is missing, more than they do alone; best first.
+    def _set_of(self, words: Iterable[Sequence[int]]) -> Mask:
+        return self.probes.set_of(_units(words))
 
-    The probes that lack the word are a game of their own, in which what it says rests on its substitutes.
-    """
-    removed, drops = probes.known(target)
-    missing = removed[:, list(word)].all(1)
-    if missing.sum() < FEWEST_PROBES:
-        return []
-    value = Surrogate.fit(removed[missing], drops[missing], surrogate.priors).shapley_values()[0]
-    gain = value - np.maximum(single, 0.0)
-    gain[list(word)] = -np.inf
-    return [int(i) for i in np.argsort(-gain, kind="stable")[: 2 * MAX_PARTNERS] if gain[i] > 0]
+    def _drops(self, sets: Iterable[Iterable[Sequence[int]]], missing: float) -> Floats:
+        """What was measured for sets of words, and `missing` for those that were not."""
+        results = [self.probes.result(self._set_of(words), self.target) for words in sets]
+        return np.array([missing if result is None else result.drop for result in results])
 
+    def _important_words(self) -> list[list[int]]:
+        value = np.maximum(self.shapley[0], self.single)
+        large = value >= LARGE * value.max(initial=0.0)
+        large[self.near] = False
+        return self._join(int(unit) for unit in np.argsort(-value, kind="stable") if large[unit])[:MAX_ALONE]
 
-def _join(units: Iterable[int], word_of: dict[int, list[int]]) -> list[list[int]]:
-    """The different words of these units, in order."""
-    return list({word_of[unit][0]: word_of[unit] for unit in units}.values())
+    def _test_substitutes(self, word: list[int], found: list[FoundGroup]) -> Requests:
+        """Remove a word together with each of the words that matter where it is missing, and with all of them."""
+        others = self._join(unit for unit in self.substitutes(word) if unit not in self.near)
+        others = [other for other in others if other != word and not _overlaps(other, found)][:MAX_PARTNERS]
+        sets = [[word, other] for other in others] + [[word, *others]] * (len(others) > 1)
+        if not sets:
+            return
+        yield [self._set_of(some) for some in sets]
+        drops = self._drops(sets, -np.inf)
+        best = int(np.argmax(drops[: len(others)]))
+        if drops[best] < PAIR_SHARE * drops[-1]:  # no pair, but perhaps three or more
+            best = len(sets) - 1
+        if drops[best] - self.single[_units(sets[best])].sum() >= LEAST_SURPLUS:
+            yield from self._test(sets[best], found)
+
+    def substitutes(self, word: Sequence[int]) -> list[int]:
+        """Units that matter where a word is missing, more than they do alone; best first.
+
+        The probes that lack the word are a game of their own, in which what it says rests on its substitutes.
+        """
+        removed, drops = self.probes.known(self.target)
+        missing = removed[:, list(word)].all(1)
+        if missing.sum() < FEWEST_PROBES:
+            return []
+        value = Surrogate.fit(removed[missing], drops[missing], self.priors).shapley_values()[0]
+        gain = value - np.maximum(self.single, 0.0)
+        gain[list(word)] = -np.inf
+        return [int(i) for i in np.argsort(-gain, kind="stable")[: 2 * MAX_PARTNERS] if gain[i] > 0]
+
+    def _test(self, hypothesis: list[list[int]], found: list[FoundGroup]) -> Requests:
+        """Remove the words jointly, leave out those that do not belong together, and append what is redundant."""
+        words = [word for word in hypothesis if not _overlaps(word, found)]
+        while len(words) > 1 and not self._is_phrase(words):
+            yield [self._set_of(words)]
+            joint = self.probes.result(self._set_of(words), self.target)
+            if joint is None or joint.drop < SMALLEST_EFFECT:
+                return
+            fewer = [[other for other in words if other is not word] for word in words]
+            yield [self._set_of(rest) for rest in fewer]
+            drops = self._drops(fewer, np.inf)
+            if drops.max() > ENOUGH * joint.drop:
+                words = fewer[int(np.argmax(drops))]
+                continue
+            if self._is_redundant(words, joint.drop):
+                units = tuple(sorted(_units(words)))
+                total = float(self.single[list(units)].sum())
+                found.append(FoundGroup(units, "redundant", joint.drop, joint.stderr, total))
+            return
+
+    def _is_redundant(self, words: list[list[int]], joint: float) -> bool:
+        """Whether a joint effect is large, and well above the effects of the single words."""
+        measured = self._drops([[word] for word in words], np.nan)
+        sums = np.array([self.single[word].sum() for word in words])
+        alone = np.where(np.isnan(measured), sums, measured).sum()
+        return bool(alone <= REDUNDANT * joint and joint >= SMALLEST_SHARE * self.single.max(initial=0.0))
+
+    def _is_phrase(self, words: list[list[int]]) -> bool:
+        """Whether the words follow one another within a sentence: they say one thing, and not the same thing twice."""
+        units = self.probes.free[sorted(_units(words))]
+        texts = [self.probes.case.units[unit].text for unit in units[:-1]]
+        return bool((np.diff(units) == 1).all()) and all(text[-1:].isalnum() for text in texts)
 
 
 def _units(words: Iterable[Sequence[int]]) -> list[int]:
     return [unit for word in words for unit in word]
 
 
-def _is_in(unit: int, groups: Iterable[FoundGroup]) -> bool:
-    return any(unit in group.units for group in groups)
-
-
-def _test_hypothesis(
-    probes: ProbeSet, target: int, single: Floats, hypothesis: list[list[int]], found: list[FoundGroup]
-) -> Requests:
-    """Remove the words jointly, leave out those that do not belong together, and append what is redundant."""
-    words = [word for word in hypothesis if not any(_is_in(unit, found) for unit in word)]
-    while len(words) > 1 and not _is_phrase(probes, words):
-        fewer = [[other for other in words if other is not word] for word in words]
-        units = sorted(_units(words))
-        yield [probes.set_of(units)]
-        joint = probes.result(probes.set_of(units), target)
-        if joint is None or joint.drop < SMALLEST_EFFECT:
-            return
-        yield [probes.set_of(_units(rest)) for rest in fewer]
-        drops = [probes.result(probes.set_of(_units(rest)), target) for rest in fewer]
-        rests = np.array([np.inf if drop is None else drop.drop for drop in drops])
-        if rests.max() <= ENOUGH * joint.drop:
-            alone = sum(_word_effect(probes, target, single, word) for word in words)
-            if alone <= REDUNDANT * joint.drop and joint.drop >= SMALLEST_SHARE * single.max(initial=0.0):
-                total = float(single[units].sum())
-                found.append(FoundGroup(tuple(units), "redundant", joint.drop, joint.stderr, total))
-            return
-        words = fewer[int(np.argmax(rests))]
-
-
-def _word_effect(probes: ProbeSet, target: int, single: Floats, word: Sequence[int]) -> float:
-    """The effect of a word: measured, or the sum of its units."""
-    result = probes.result(probes.set_of(word), target)
-    return float(single[list(word)].sum()) if result is None else result.drop
-
-
-def _is_phrase(probes: ProbeSet, words: list[list[int]]) -> bool:
-    """Whether the words follow one another within a sentence: they say one thing, and not the same thing twice."""
-    units = probes.free[sorted(_units(words))]
-    texts = [probes.case.units[unit].text for unit in units[:-1]]
-    return bool((np.diff(units) == 1).all()) and all(text[-1:].isalnum() for text in texts)
+def _overlaps(word: Sequence[int], groups: Iterable[FoundGroup]) -> bool:
+    return any(unit in group.units for group in groups for unit in word)
 
 
 def inherit_groups(probes: ProbeSet, target: int, single: Floats, groups: Iterable[FoundGroup]) -> list[FoundGroup]:
