@@ -245,9 +245,7 @@ def main() -> None:
         parts = arguments.parts.split(",")
         if "scripted" in parts:
             add_scripted(records)
-        if parts == ["scripted"]:
-            return
-        model = reagent.load_model("smollm2")
+        model = reagent.load_model("smollm2") if set(parts) - {"scripted"} else None
         depths = [float(depth) for depth in arguments.depths.split(",")]
         if "recall" in parts:
             add_recall(model, records, depths)

@@ -361,9 +361,8 @@ def long_contexts(results: dict[str, Any]) -> str:
         "`benchmarks/long_contexts.py` hides one sentence that answers a question at several depths of a document and explains",
         "the answer coarse to fine. The screen sets most sentences aside first; `lost` is what the answer loses without all",
         "of them.",
-        "",
-        *_table("tokens (depths)", names, needles),
     ]
+    lines += ["", *_table("tokens (depths)", names, needles)] if needles else []
     lines += _former_way(results["former"])
     for name, row in results["recall"].items():
         if name != "rows":

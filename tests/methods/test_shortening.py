@@ -99,3 +99,15 @@ def test_short_prompts_and_other_methods_are_not_screened() -> None:
     assert explain(model, "w1 w5 w2. w3 w4. w1.", target=" w0", units="sentence").screening is None
     text = write({41: 5}) + QUESTION
     assert explain(model, text, target=" w0", units="sentence", method="occlusion", removal="delete").screening is None
+
+
+def test_an_answer_of_several_tokens_is_explained_as_a_whole() -> None:
+    text = write({41: 5})
+    why = explain(
+        needs({5}), text + QUESTION, target=" w0 w0", prompt_spans=[(0, len(text) - 1)], units=["sentence", "token"]
+    )
+    assert why.screening is not None
+    assert why.answer is not None
+    assert len(why.answer.scores) == len(why.input)
+    assert why.input[int(np.argmax(why.answer.scores))].text == " w5"
+    assert best(why.whole(), 1) == {"w5"}
