@@ -1,5 +1,6 @@
 """Encoder–decoder models from end to end: a trained translator, in which the cause of every output token is known."""
 
+import copy
 import json
 import re
 from pathlib import Path
@@ -166,8 +167,20 @@ def test_files_keep_everything(model: Seq2SeqModel, tmp_path: Path) -> None:
 
 def test_documents_are_cited(model: Seq2SeqModel) -> None:
     documents = ["a dog. the of.", "red and the. to in.", "bread near a. of the."]
-    cited = reagent.cite(model, "with the", documents, answer="chien rouge pain")
-    assert cited is not None
+    citations = reagent.cite(model, "with the", documents, answer="chien rouge pain")
+    needed = [
+        citations.sentences[one.index].text.strip() for one in citations.parts[0].sentences if "needed" in one.marks
+    ]
+    assert sorted(needed) == ["a dog.", "bread near a.", "red and the."]
+
+
+def test_the_messages_of_a_chat_are_the_source(model: Seq2SeqModel) -> None:
+    tokenizer = copy.deepcopy(translator.tokenizer())
+    tokenizer.chat_template = "of {% for message in messages %}{{ message['content'] }} {% endfor %}and"
+    chat = [{"role": "user", "content": PROMPT}]
+    why = reagent.explain((model.network, tokenizer), chat, target="chien rouge pain", preset="leave-one-out")
+    assert top_words(why) == CAUSES
+    assert [token.text.strip() for token in why.input if token.protected] == ["of", "and", "</s>", "<pad>"]
 
 
 def test_unchanged_sources_are_read_once(model: Seq2SeqModel) -> None:

@@ -9,7 +9,7 @@ makes the target more or less likely. Scores are the attention of the units that
 start token often receives most of the attention.
 
 In an encoder–decoder, a position of the output attends to the source and to the output so far, with half of the weight
-each (encoder_decoder.py). A rollout goes through the layers of the encoder, then through those of the decoder.
+each (joint_attention.py). A rollout goes through the layers of the encoder, then through those of the decoder.
 """
 
 from collections.abc import Callable, Sequence

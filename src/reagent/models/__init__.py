@@ -6,6 +6,8 @@ huggingface.py    causal language models on this machine, through `transformers`
 seq2seq.py        encoder–decoder models on this machine, through `transformers`
 encoder_decoder.py    an encoder–decoder as one function, from source and output to logits
 source_and_target.py  source and target of an encoder–decoder as tokens
+source_cache.py   encoded sources, each computed once
+joint_attention.py    attention of an encoder–decoder over source and output
 network.py        a network as one function from tokens or embeddings to logits
 internals.py      distributions, masked scores, values, gradients and attention of a network
 prefix_cache.py   the prefix that many sequences share, computed once

@@ -20,6 +20,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from reagent.case import Ids
 from reagent.errors import InputError
 from reagent.models.base import Singles
+from reagent.models.joint_attention import join_attention
 from reagent.models.network import LOGITS_AT_ONCE, TOKENS_AT_ONCE, Network
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class EncoderDecoderNetwork(Network):
         self.start, self.filler = start, filler
         self._selects_positions = False
         self._known_boundary: int | None = None
+        self._weights_agree = False  # those of attention, with the network as it runs; not compared yet
 
     # --- sizes and inputs ---
 
@@ -256,44 +258,17 @@ class EncoderDecoderNetwork(Network):
     # --- attention ---
 
     def attention_layers(self, ids: Ids) -> list[Singles] | None:
-        """The attention weights of each layer over the whole sequence, [heads, length, length]; encoder layers first.
-
-        A row of the decoder has half of its weight on the source (cross attention) and half on the output so far. In a
-        layer of the encoder the rows of the output are zero, and in a layer of the decoder those of the source.
-        """
+        """The attention weights of each layer over the whole sequence, as joint_attention.py describes them."""
         source, output = self.split(ids)
-        place = len(ids) - len(output)
+        if len(source) + len(output) != len(ids):
+            return None  # an empty source
+        read, written = self.tensor(source[None]), self.tensor(output[None])
         with torch.inference_mode():
-            result = self._eager(
-                input_ids=self.tensor(source[None]),
-                decoder_input_ids=self.tensor(output[None]),
-                use_cache=False,
-                output_attentions=True,
-            )
-        own, cross, within = (
-            [
-                layer[0].float().cpu().numpy() if isinstance(layer, torch.Tensor) else None
-                for layer in getattr(result, name, None) or ()
-            ]
-            for name in ("encoder_attentions", "cross_attentions", "decoder_attentions")
-        )
-        blocks = [
-            *((slice(place), slice(place), layer, 1.0) for layer in own),
-            *((slice(place, None), slice(place), layer, 0.5) for layer in cross),
-            *((slice(place, None), slice(place, None), layer, 0.5) for layer in within),
-        ]
-        if not place or not cross or len(cross) != len(within):
-            return None
-        joint: list[Singles] = []
-        for rows, columns, layer, share in blocks:
-            shape = (len(ids[rows]), len(ids[columns]))
-            if layer is None or layer.shape[-2:] != shape or not np.allclose(layer.sum(-1), 1, atol=0.02):
+            result = self._eager(input_ids=read, decoder_input_ids=written, use_cache=False, output_attentions=True)
+            if not self._weights_agree and not self._equal(result.logits, self.decode(self.encode(read), written)):
                 return None
-            whole = np.zeros((len(layer), len(ids), len(ids)), dtype=np.float32)
-            whole[:, rows, columns] = share * layer
-            joint.append(whole)
-        heads = len(own) + len(cross)
-        return [*joint[: len(own)], *(a + b for a, b in zip(joint[len(own) : heads], joint[heads:], strict=True))]
+            self._weights_agree = True
+        return join_attention(result, len(source), len(output))
 
     # --- what is checked when a model is first used ---
 

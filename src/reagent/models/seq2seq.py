@@ -6,13 +6,12 @@ a boundary between them (encoder_decoder.py), so that everything that works on s
 The encoder reads a source once: one pass serves all targets, and sources that were read before are not read again.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from threading import RLock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,14 +25,15 @@ from reagent.models.chat import Chat, check_target, render_chat
 from reagent.models.encoder_decoder import EncoderDecoderNetwork
 from reagent.models.network import LOGITS_AT_ONCE, TOKENS_AT_ONCE
 from reagent.models.source_and_target import SourceAndTarget
+from reagent.models.source_cache import SourceCache, pad
 from reagent.models.tokenization import is_ordinary, locate_continuation
+from reagent.segmentation import assign
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 ARCHITECTURE = "encoder-decoder"
 PASS_COST = 48  # tokens that a processor reads in the fixed time of one pass
-KEPT_SOURCES = 4  # encoded sources that are kept, in batches of tokens
 
 
 class Seq2SeqModel:
@@ -69,7 +69,7 @@ class Seq2SeqModel:
                 f"encoder and decoder of {self._name!r} have different vocabularies, of {sizes[0]} and {sizes[1]} "
                 "tokens: give a model whose encoder and decoder share a tokenizer"
             )
-        self._sources = _EncodedSources(self._adapter, self.meter)
+        self._sources = SourceCache(self._adapter, self.meter)
         self._lock = RLock()  # the encoded sources belong to one call at a time
         self._on_text: Callable[[str], None] | None = None
 
@@ -114,6 +114,11 @@ class Seq2SeqModel:
         """Drop the encoded sources of earlier calls."""
         self._sources.clear()
 
+    def self_check(self) -> None:
+        """Read a random text in several ways, as encoder_decoder.py describes; an InputError if the scores differ."""
+        with self._lock:
+            _ = self._adapter.is_causal, self._adapter.pads
+
     # --- text to tokens ---
 
     def case(self, prompt: str, target: str | None = None, max_new_tokens: int = 10) -> Case:
@@ -125,10 +130,11 @@ class Seq2SeqModel:
         text, rendered = render_chat(self.tokenizer, messages, self._name)
         if target is not None:
             check_target(self.tokenizer, messages, target, self._name)
-        inside = [(message.start, message.end) for message in rendered]
+        tokens = self._text.tokenize_source(text)
+        inside = assign([(token.start, token.end) for token in tokens], [(m.start, m.end) for m in rendered], text)
         source = tuple(
-            replace(t, protected=t.protected or not any(a <= t.start and t.end <= b for a, b in inside))
-            for t in self._text.tokenize_source(text)
+            replace(token, protected=token.protected or message is None)
+            for token, message in zip(tokens, inside, strict=True)
         )
         return replace(self._case(text, source, target, max_new_tokens), messages=rendered)
 
@@ -208,7 +214,7 @@ class Seq2SeqModel:
         logprob, rank = np.empty((2, *positions.shape))
         for rows in self._plan(texts):
             states, mask = self._sources.read([texts[i][0] for i in rows])
-            outputs = self._adapter.tensor(_pad([texts[i][1] for i in rows], self._adapter.filler))
+            outputs = self._adapter.tensor(pad([texts[i][1] for i in rows], self._adapter.filler))
             logits = self._adapter.decode(states, outputs, mask)
             index = torch.arange(len(rows), device=logits.device)[:, None]
             logits = logits[index, self._adapter.tensor(places[rows])]  # [rows, targets, vocabulary]
@@ -271,57 +277,3 @@ class Seq2SeqModel:
     def attentions(self, ids: Ids) -> list[Singles] | None:
         self.meter.add(1, len(ids))
         return self._adapter.attention_layers(ids)
-
-
-class _Encoded(NamedTuple):
-    """Encoded sources of a batch."""
-
-    states: torch.Tensor  # [rows, length, width]
-    mask: torch.Tensor  # [rows, length]
-
-
-class _EncodedSources:
-    """Hidden states of the sources that were read last; a source that is among them is not read again."""
-
-    def __init__(self, network: EncoderDecoderNetwork, meter: Meter) -> None:
-        self.network, self.meter = network, meter
-        self._states: OrderedDict[bytes, torch.Tensor] = OrderedDict()
-
-    def clear(self) -> None:
-        self._states.clear()
-
-    def read(self, sources: Sequence[Ids]) -> _Encoded:
-        """The states of each source, filled up to the longest."""
-        keys = [source.tobytes() for source in sources]
-        new = {key: source for key, source in zip(keys, sources, strict=True) if key not in self._states}
-        if new:
-            lengths = [len(source) for source in new.values()]
-            ids = self.network.tensor(_pad(list(new.values()), self.network.filler))
-            encoded = self.network.encode(ids, self._mask(lengths))
-            self.meter.tokens += sum(lengths)
-            self._states |= {key: row[:n].clone() for key, row, n in zip(new, encoded, lengths, strict=True)}
-        for key in keys:
-            self._states.move_to_end(key)
-        states = torch.nn.utils.rnn.pad_sequence([self._states[key] for key in keys], batch_first=True)
-        self._drop_oldest()
-        return _Encoded(states, self._mask([len(source) for source in sources]))
-
-    def _drop_oldest(self) -> None:
-        kept = sum(len(states) for states in self._states.values())
-        while kept > KEPT_SOURCES * self.network.tokens_at_once:
-            kept -= len(self._states.popitem(last=False)[1])
-
-    def _mask(self, lengths: Sequence[int]) -> torch.Tensor:
-        return self.network.tensor((np.arange(max(lengths)) < np.array(lengths)[:, None]).astype(np.int64))
-
-
-def _pad(sequences: Sequence[Ids], filler: int) -> Ids:
-    """Sequences filled up to the longest, [n, longest].
-
-    >>> _pad([np.array([1, 2]), np.array([3])], 0).tolist()
-    [[1, 2], [3, 0]]
-    """
-    padded = np.full((len(sequences), max(map(len, sequences))), filler, dtype=np.int64)
-    for row, sequence in zip(padded, sequences, strict=True):
-        row[: len(sequence)] = sequence
-    return padded
