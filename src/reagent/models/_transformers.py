@@ -70,6 +70,12 @@ def load_pretrained(
     return network, tokenizer
 
 
+def move(network: Any, device: Any) -> Any:
+    """The network on the device; quantized weights, and layers on several devices, stay where they were loaded."""
+    is_placed = getattr(network, "hf_quantizer", None) is not None or len(getattr(network, "hf_device_map", ())) > 1
+    return network if is_placed else network.to(device)
+
+
 def shorten_message(error: Exception, limit: int = 200) -> str:
     """The message of an error of another library, in one line of bounded length."""
     reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
@@ -110,7 +116,8 @@ def _load(
         }
         with quiet_transformers():
             tokenizer = transformers.AutoTokenizer.from_pretrained(where, **options)
-            automatic = getattr(transformers, kind)
+            config = transformers.AutoConfig.from_pretrained(where, **options)
+            automatic = getattr(transformers, _auto_class(kind, config))
             placed = {"device_map": "auto"} if spread else {}
             network, info = automatic.from_pretrained(where, dtype=dtype, output_loading_info=True, **placed, **options)
         return network, tokenizer, sorted(info["missing_keys"])
@@ -122,6 +129,16 @@ def _load(
             return load_from(name, True)
     model_info(name, revision=revision, timeout=10)  # fails fast without a network or without such a model
     return load_from(name, False)
+
+
+def _auto_class(kind: str, config: Any) -> str:
+    """The auto class for a configuration: models of images and text that are no causal LMs are read as text only."""
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+
+    is_causal = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
+    if kind == "AutoModelForCausalLM" and not is_causal and type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
+        return "AutoModelForImageTextToText"
+    return kind
 
 
 def _in_hub_cache(name: str, file: str, revision: str | None = None) -> str | None:

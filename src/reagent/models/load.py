@@ -56,8 +56,16 @@ def load_model(
         _check_unused("a model object", device, dtype, revision)
         return source  # type: ignore[no-any-return]
     if not isinstance(source, str | os.PathLike):
-        return _wrap_pair(source, device, dtype)
-    return _load_named(os.fspath(source), device, dtype, revision)
+        return _checked(_wrap_pair(source, device, dtype))
+    return _checked(_load_named(os.fspath(source), device, dtype, revision))
+
+
+def _checked(model: Model) -> Model:
+    """The model, after it has checked itself if it can."""
+    self_check = getattr(model, "self_check", None)
+    if callable(self_check):
+        self_check()
+    return model
 
 
 def _load_named(name: str, device: str, dtype: str, revision: str | None) -> Model:
@@ -125,7 +133,7 @@ def _wrap_pair(pair: Any, device: str, dtype: str) -> "HuggingFaceModel":
 
     placement = _check_placement(device, dtype)
     if device != "auto":
-        network = network.to(placement.device)
+        network = _transformers.move(network, placement.device)
     if placement.dtype is not None:
         network = network.to(placement.dtype)
     return HuggingFaceModel(network, tokenizer)
@@ -169,7 +177,7 @@ def _load_pretrained(
     from reagent.models.huggingface import HuggingFaceModel
 
     if not placement.spread:
-        network = network.to(placement.device)
+        network = _transformers.move(network, placement.device)
     commit = recorded or getattr(network.config, "_commit_hash", None) or revision
     return HuggingFaceModel(network, tokenizer, name=name, revision=commit, backend=backend)
 
