@@ -57,6 +57,11 @@ def load_pretrained(
     try:
         network, tokenizer, missing = _load(kind, name, folder, dtype, revision, spread)
     except Exception as error:  # transformers raises anything from OSError to UnpicklingError
+        if isinstance(error, ImportError):  # quantized weights and some families need more packages
+            raise FileError(
+                f"cannot load the {what} {name!r}: {shorten_message(error)}; install the missing package, "
+                f"or use weights that do not need it"
+            ) from error
         if folder.is_dir():
             raise FileError(f"cannot load a {what} from {name!r}: {shorten_message(error)}") from error
         raise InputError(
