@@ -20,6 +20,7 @@ from architectures import NOT_BUILT, build
 from reagent.case import Case, Floats, Ids, TargetScores
 from reagent.errors import ReagentError
 from reagent.models.huggingface import HuggingFaceModel
+from reagent.models.self_check import STEPS
 
 PROMPT = "My aunt moved to Japan to teach music. She rents a small flat in the old"  # longer than every window
 TARGET = " town, and"
@@ -157,12 +158,13 @@ def check_gradients(subject: Subject) -> None:
     assert text is not None
     _compare(subject.model.values(case, text[None])[0], np.asarray(case.values))
     gradient = subject.model.gradients(case, text[None], [0])[0, 0]  # [length, width]
-    direction = gradient / np.linalg.norm(gradient)
-    step = 3e-3  # small against kinks, large against the rounding of float32
-    ahead, behind = (subject.model.values(case, (text + sign * step * direction)[None])[0, 0] for sign in (1, -1))
-    slope, expected = (ahead - behind) / (2 * step), np.linalg.norm(gradient)
-    if not np.isclose(slope, expected, rtol=0.05, atol=0.02):
-        raise WrongError(f"slope {slope:.4f} along the gradient of length {expected:.4f}")
+    value = subject.model.values(case, text[None])[0, 0]
+    slopes = []  # some are off where another expert takes over
+    for step in STEPS:
+        moved = text + step * gradient / np.sum(gradient**2)
+        slopes.append((subject.model.values(case, moved[None])[0, 0] - value) / step)
+    if not np.isclose(slopes, 1, atol=0.03).any():
+        raise WrongError(f"slopes {np.round(slopes, 3).tolist()} along the gradient, over its length")
 
 
 def check_attention(subject: Subject) -> None:
@@ -171,7 +173,7 @@ def check_attention(subject: Subject) -> None:
     is_partial = "partial" in why.cost.stopped
     layers = subject.model.attentions(subject.case.ids)
     assert layers is not None
-    if len(layers) < subject.network.config.get_text_config().num_hidden_layers and not is_partial:
+    if len(layers) < subject.model.layer_count and not is_partial:
         raise WrongError(f"only {len(layers)} layers, and the explanation does not say so")
     for i, layer in enumerate(layers):
         if (ahead := np.abs(np.triu(layer, 1)).max()) > 1e-6:
@@ -206,10 +208,10 @@ def run_checks(model_type: str) -> dict[str, Any]:
     record: dict[str, Any] = {"architecture": model_type}
     if model_type in NOT_BUILT:
         return record | {"not_built": NOT_BUILT[model_type]}
-    began = time.perf_counter()
+    began = time.process_time()
     subject = Subject(build(model_type))
     verdicts = {name: _verdict(check, subject) for name, check in CHECKS.items()}
-    return record | {"checks": verdicts, "seconds": round(time.perf_counter() - began, 2)}
+    return record | {"checks": verdicts, "seconds": round(time.process_time() - began, 2)}
 
 
 def _verdict(check: Callable[[Subject], None], subject: Subject) -> str:

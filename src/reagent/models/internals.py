@@ -88,13 +88,12 @@ def compute_attentions(network: Network, ids: Ids) -> list[Singles] | None:
     Rows sum to 1, or to less if the layer has a sink that takes attention from all tokens.
     """
     with torch.inference_mode():
-        layers = [layer for layer in network.attentions(ids) or () if layer is not None]
-    square = (len(ids), len(ids))
-    if not layers or any(getattr(layer, "shape", ())[-2:] != square for layer in layers):
-        return None  # for example a state-space model
+        shown = network.attentions(ids) or ()
+    square = (len(ids), len(ids))  # layers of linear attention show something else
+    layers = [layer for layer in shown if getattr(layer, "shape", ())[-2:] == square]
     weights = [layer[0].float().cpu().numpy() for layer in layers]
-    if any(np.triu(layer, 1).any() or (layer.sum(-1) > 1 + ROW_ROUNDING).any() for layer in weights):
-        return None  # not the weights of causal attention
+    if not weights or any(np.triu(layer, 1).any() or (layer.sum(-1) > 1 + ROW_ROUNDING).any() for layer in weights):
+        return None  # a state-space model, or not the weights of causal attention
     return weights
 
 
