@@ -52,15 +52,18 @@ benchmark: $(STAMP)  ## measure speed and agreement (hours); JSON in docs/benchm
 	$(BIN)/python benchmarks/draws.py > docs/benchmarks/draws.json
 	$(BIN)/python benchmarks/sharpness.py > docs/benchmarks/sharpness.json
 	$(BIN)/python benchmarks/completeness.py > docs/benchmarks/completeness.json
+	$(BIN)/python benchmarks/gguf_comparison.py > docs/benchmarks/gguf.json
 	$(BIN)/python benchmarks/http_throughput.py > docs/benchmarks/http_throughput.json
 	$(BIN)/python benchmarks/serving.py > docs/benchmarks/serving.json
 	$(BIN)/python benchmarks/sharing.py > docs/benchmarks/sharing.json
 	$(BIN)/python benchmarks/interrupted.py > docs/benchmarks/interrupted.json
 	$(BIN)/python benchmarks/repeated.py --out docs/benchmarks/repeated.jsonl > docs/benchmarks/repeated.json
 	$(BIN)/python benchmarks/games.py --out docs/benchmarks/games.jsonl > docs/benchmarks/games.json
-	$(BIN)/python benchmarks/documents.py --out docs/benchmarks/documents.json > /dev/null
 	$(BIN)/python benchmarks/models.py --out docs/benchmarks/models.jsonl > docs/benchmarks/models.json
 	$(BIN)/python benchmarks/models.py --page docs/benchmarks/models.json > docs/models.md
+	$(BIN)/python benchmarks/planted_passages.py > docs/benchmarks/planted_passages.json
+	$(BIN)/python benchmarks/citations.py --out docs/benchmarks/citations.jsonl > docs/benchmarks/citations.json
+	$(BIN)/python benchmarks/long_contexts.py --out docs/benchmarks/long_contexts.jsonl > docs/benchmarks/long_contexts.json
 	$(if $(INSEQ_PYTHON),$(BIN)/python benchmarks/inseq_comparison.py --inseq-python $(INSEQ_PYTHON) > docs/benchmarks/inseq.json)
 	$(BIN)/python benchmarks/agreement.py --out docs/benchmarks/agreement.json > /dev/null
 	$(BIN)/python benchmarks/report.py docs/benchmarks

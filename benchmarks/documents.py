@@ -1,25 +1,8 @@
-"""A question about a long document: coarse to fine, compared with token-level probes of the same budget.
+"""A document of about 2,000 tokens with one sentence in its middle that answers a question; all text is our own."""
 
-    python benchmarks/documents.py --out docs/benchmarks/documents.json
-
-prints the JSON too, and a second run continues where the first stopped. One sentence in the middle of about 2,000
-tokens answers the question; all text is our own. The document is explained; the question after it is never replaced.
-"""
-
-import argparse
-import json
-import resource
-import time
-from collections.abc import Callable
 from itertools import islice, product
-from pathlib import Path
-from typing import Any
 
 import numpy as np
-from prompts import FORTY_TWO
-
-import reagent
-from reagent.explanation import Explanation
 
 WHO = ["the gardener", "our neighbour", "a young teacher", "the baker's son", "an old sailor", "the postwoman"]
 DID = ["painted", "repaired", "sold", "measured", "cleaned", "photographed", "described", "borrowed"]
@@ -41,63 +24,3 @@ def document(sentences: int, seed: int = 0) -> str:
     ]
     lines.insert(len(lines) // 2, ANSWER)
     return " ".join(lines)
-
-
-def rank_of(why: Explanation, text: str) -> int | None:
-    """The rank of the first unit that contains `text`, from 1."""
-    ranked = [row.token.text for row in why.top(len(why.input))]
-    return next((i for i, unit in enumerate(ranked, 1) if text in unit), None)
-
-
-def measure(explain: Callable[[], Explanation]) -> tuple[Explanation, dict[str, Any]]:
-    """Run an explanation and measure its cost and the rank of the key word."""
-    begin = time.process_time()
-    why = explain()
-    row: dict[str, Any] = {
-        "forward_passes": why.cost.forward_passes,
-        "seconds": why.cost.seconds,
-        "core_seconds": round(time.process_time() - begin, 1),  # least affected by other work on the machine
-        "key_word_rank": rank_of(why, KEY),
-        "top": [entry.token.text for entry in why.top(3)],
-        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }
-    if why.levels:
-        scores = why.levels[0].scores[0]
-        best = max(range(len(why.levels[0].units)), key=lambda i: scores[i])
-        row["first_sentence"] = why.levels[0].units[best].text
-        row["score_of_first_sentence"] = scores[best]
-    return why, row
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sentences", type=int, default=131)
-    parser.add_argument("--out", type=Path, default=Path("documents.json"))
-    arguments = parser.parse_args()
-    result: dict[str, Any] = json.loads(arguments.out.read_text()) if arguments.out.exists() else {}
-
-    def save(**values: Any) -> None:
-        result.update(values)
-        arguments.out.write_text(json.dumps(result, indent=1) + "\n")
-
-    model = reagent.load_model("smollm2")
-    text = document(arguments.sentences)
-
-    def explain(**options: Any) -> Explanation:
-        return reagent.explain(model, text + QUESTION, target=TARGET, prompt_spans=[(0, len(text))], **options)
-
-    if "short" not in result:
-        save(short=measure(lambda: reagent.explain(model, FORTY_TWO, max_new_tokens=1))[1])
-    if "coarse to fine" not in result:
-        why, row = measure(lambda: explain(units=["sentence", "token"]))
-        save(tokens=sum(len(unit.ids) for unit in why.input), probability=float(np.exp(why.output[0].logprob or 0)))
-        save(**{"coarse to fine": row})
-        save(passes_over_short=why.cost.forward_passes / result["short"]["forward_passes"])
-    if "tokens only" not in result:
-        probes = result["coarse to fine"]["forward_passes"] - 2
-        save(**{"tokens only": measure(lambda: explain(units=["token"], probes=probes))[1]})
-    print(json.dumps(result))
-
-
-if __name__ == "__main__":
-    main()

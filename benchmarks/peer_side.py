@@ -129,19 +129,23 @@ def import_context_cite() -> Any:
     return importlib.import_module("context_cite")
 
 
-def context_cite(job: dict[str, Any]) -> dict[str, Any]:
-    """The package itself, with the words of the prompt as sources and the prompt as it is."""
+def load_network(name: str) -> Any:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    if job["model"] not in networks:
-        network = AutoModelForCausalLM.from_pretrained(job["model"], dtype=torch.float32).eval()
-        tokenizer = AutoTokenizer.from_pretrained(job["model"], padding_side="left")
-        tokenizer.chat_template = "{{ messages[0]['content'] }}"
-        networks[job["model"]] = network, tokenizer
+    if name not in networks:
+        network = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32).eval()
+        networks[name] = network, AutoTokenizer.from_pretrained(name, padding_side="left")
+    return networks[name]
+
+
+def context_cite(job: dict[str, Any]) -> dict[str, Any]:
+    """The package itself, with the words of the prompt as sources and the prompt as it is."""
+    network, tokenizer = load_network(job["model"])
+    tokenizer.chat_template = "{{ messages[0]['content'] }}"
     begin = time.perf_counter()
     citer = import_context_cite().ContextCiter(
-        *networks[job["model"]], job["prompt"], "", source_type="word", num_ablations=job["passes"], batch_size=32,
+        network, tokenizer, job["prompt"], "", source_type="word", num_ablations=job["passes"], batch_size=32,
         prompt_template="{context}",
     )  # fmt: skip
     citer._cache["output"] = job["prompt"] + job["target"]  # explains this answer instead of its own
@@ -157,6 +161,41 @@ def context_cite(job: dict[str, Any]) -> dict[str, Any]:
     return {"scores": scores.tolist(), "words": words, "cost": cost}
 
 
+def context_cite_sentences(job: dict[str, Any]) -> dict[str, Any]:
+    """The package itself, in a chat. Its sources are the marked spans of the message; the rest always stays."""
+    package = import_context_cite()
+    base = importlib.import_module("context_cite.context_partitioner").BaseContextPartitioner
+    spans = job["sources"]
+    ends = [0, *(end for _, end in spans)]
+
+    class Spans(base):  # type: ignore[misc, valid-type]
+        num_sources = len(spans)
+
+        def split_context(self) -> None: ...
+
+        def get_source(self, index: int) -> str:
+            return str(self.context[slice(*spans[index])])
+
+        def get_context(self, mask: Any = None) -> str:
+            kept = np.ones(len(spans), dtype=bool) if mask is None else mask
+            text = "".join(
+                self.context[end:start] + (self.context[start:stop] if keep else "")
+                for end, (start, stop), keep in zip(ends, spans, kept, strict=False)
+            )
+            return text + str(self.context[ends[-1] :])
+
+    begin, core = time.perf_counter(), time.process_time()
+    citer = package.ContextCiter(
+        *load_network(job["model"]), job["prompt"], "", num_ablations=job["passes"], batch_size=32,
+        prompt_template="{context}", partitioner=Spans(job["prompt"]),
+    )  # fmt: skip
+    citer._cache["output"] = citer._get_prompt_ids(return_prompt=True)[1] + job["answer"]
+    scores = citer.get_attributions(verbose=False)
+    seconds = {"seconds": time.perf_counter() - begin, "core_seconds": time.process_time() - core}
+    tokens = sum(len(citer._get_prompt_ids(mask)) + len(citer._response_ids) for mask in citer._masks)
+    return {"scores": scores.tolist(), "cost": {"forward_passes": len(citer._masks), "tokens": tokens} | seconds}
+
+
 METHODS = {
     "start": start,
     "lasso": lasso,
@@ -166,6 +205,7 @@ METHODS = {
     "shapiq KernelSHAP": shapiq_kernel_shap,
     "shapiq ProxySPEX": shapiq_proxyspex,
     "context-cite": context_cite,
+    "context-cite sentences": context_cite_sentences,
 }
 
 

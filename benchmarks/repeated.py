@@ -3,8 +3,8 @@
     python benchmarks/repeated.py --split report --out repeated.jsonl > docs/benchmarks/repeated.json
 
 Every (prompt, method) is one line of the file --out, and a rerun skips what is there; --part 1/2 and --part 2/2 share
-the work between two processes with the same file. The split `choose` is for choosing options, and `report` for
-reporting: they share no answer and no template. Passes are counted as if no score had been read from the cache folder.
+the work between two processes with the same file. The splits `choose` and `develop` are for choosing options, `report`
+and `blind` for reporting (repeated_prompts.py). Passes are counted as if no score had been read from the cache folder.
 Seconds are those of runs that read nothing from it: --no-cache reads nothing. Prints JSON.
 """
 
@@ -185,7 +185,8 @@ def measure(question: Question, method: Method) -> Record:
 
 def run(model: Model, folder: str, arguments: argparse.Namespace, records: Records) -> None:
     prompts = load_prompts(model, arguments.split, arguments.size)
-    chosen = {name: m for name, m in methods(arguments.passes).items() if _is_chosen(name, arguments.methods)}
+    available = methods(arguments.passes)
+    chosen = {name: available[name] for name in _choose_names(list(available), arguments.methods)}
     last = None if arguments.limit is None else arguments.skip + arguments.limit
     numbered = [
         (number, kind, e) for kind, some in prompts.items() for number, e in enumerate(some[arguments.skip : last])
@@ -211,8 +212,10 @@ def run(model: Model, folder: str, arguments: argparse.Namespace, records: Recor
     peers.close()
 
 
-def _is_chosen(name: str, wanted: str | None) -> bool:
-    return wanted is None or any(name.startswith(one.strip()) for one in wanted.split(";"))
+def _choose_names(names: list[str], wanted: str | None) -> list[str]:
+    """The names that were asked for: each in full, or else by its beginning."""
+    parts = [""] if wanted is None else [one.strip() for one in wanted.split(";")]
+    return [name for name in names if name in parts or any(name.startswith(p) for p in parts if p not in names)]
 
 
 # --- summary ---
@@ -236,6 +239,8 @@ def summarize(rows: list[Record]) -> Record:
 def _describe(rows: list[Record], of_kind: list[Record]) -> Record:
     fast = {(row["prompt"], row["seed"]): row for row in of_kind if row["method"] == FAST}
     described = {name: describe(row.get(name) for row in rows) for name in (*MEANS, *COSTS, "seconds")}
+    ranks = (row.get("best_mention") for row in rows)
+    described["in_first_two"] = describe(None if rank is None else rank <= 2 for rank in ranks)
     described = {name: numbers for name, numbers in described.items() if numbers["count"]}
     pairs = [(row, fast[row["prompt"], row["seed"]]) for row in rows if (row["prompt"], row["seed"]) in fast]
     if rows[0]["method"] != FAST and pairs:
@@ -255,7 +260,7 @@ def main() -> None:
         "--skip", type=int, default=0, help="leave out the first prompts of each kind, as those seen before"
     )
     parser.add_argument("--limit", type=int, help="only this number of prompts of each kind")
-    parser.add_argument("--methods", help="only methods whose names start like this, separated by ';'")
+    parser.add_argument("--methods", help="only these methods, or those whose names start like this, separated by ';'")
     parser.add_argument("--part", default="1/1", help="2/3: every third prompt, from the second on")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--model", default="smollm2")

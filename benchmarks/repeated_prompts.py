@@ -1,10 +1,15 @@
-"""Prompts that state a fact once, twice or three times, in the same words or in others, in two disjoint splits."""
+"""Prompts that state a fact once, twice or three times, in the same words or in others, in disjoint splits.
+
+`choose` and `report` are from LongRA, `develop` and `blind` are own facts (fact_prompts.py).
+"""
 
 import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import lru_cache
+
+from fact_prompts import FACT_SPLITS, FACTS, choose_facts
 
 from reagent.atomic_io import atomic_write
 from reagent.data.base import Dataset, Example
@@ -21,7 +26,8 @@ KINDS = {
     "three": ("3-exact",),
     "paraphrase": ("2-paraphrase", "3-paraphrase"),
 }
-SPLITS = ("choose", "report")
+LONGRA_SPLITS = ("choose", "report")
+SPLITS = (*LONGRA_SPLITS, *FACT_SPLITS)
 # Templates of each relation that the split `report` uses; `choose` uses the others.
 REPORT_TEMPLATES = {1, 3}
 SEED = 0
@@ -43,6 +49,8 @@ def load_prompts(model: Model, split: str, size: int) -> dict[str, list[Example]
 
 
 def _choose(model: Model, kind: str, split: str, size: int) -> list[Example]:
+    if split in FACT_SPLITS:
+        return choose_facts(model, kind, split, size)
     dataset = load_longra() if kind == "once" else load_longra_repeated()
     of_kind = tuple(
         example
@@ -57,7 +65,7 @@ def _choose(model: Model, kind: str, split: str, size: int) -> list[Example]:
 def split_of(example: Example) -> str | None:
     """The split of an example; None if its answer belongs to one and its template to the other."""
     assert example.target is not None
-    by_answer = SPLITS[hashlib.sha256(example.target.strip().encode()).digest()[0] % 2]
+    by_answer = LONGRA_SPLITS[hashlib.sha256(example.target.strip().encode()).digest()[0] % 2]
     by_template = "report" if template_of(example) in REPORT_TEMPLATES else "choose"
     return by_answer if by_answer == by_template else None
 
@@ -86,7 +94,7 @@ def _revision() -> str:
     digest = hashlib.sha256()
     for dataset in _datasets():
         digest.update(dataset.revision.encode())
-    digest.update(repr((RELATIONS, KINDS, REPORT_TEMPLATES, SEED)).encode())
+    digest.update(repr((RELATIONS, KINDS, REPORT_TEMPLATES, SEED, FACTS)).encode())
     return digest.hexdigest()[:12]
 
 

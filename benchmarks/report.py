@@ -291,26 +291,117 @@ def replacers(results: dict[str, Any]) -> str:
     return "\n".join([*lines, ""])
 
 
-def documents(results: dict[str, Any]) -> str:
+def citations(results: dict[str, Any]) -> str:
+    report = results["report"]
+    names = {
+        "top 1": ("top_1", 2),
+        "recall at k": ("recall_at_k", 2),
+        "precision": ("precision", 2),
+        "recall": ("recall", 2),
+        "from the documents": ("from_documents_right", 2),
+        "passes": ("forward_passes", 0),
+        "tokens": ("tokens", 0),
+        "CPU seconds": ("core_seconds", 1),
+    }
+    rows = {
+        f"{method} ({row['forward_passes']['count']})": [
+            _interval(row.get(key), digits) for key, digits in names.values()
+        ]
+        for method, row in report["methods"].items()
+    }
     lines = [
-        "## Long documents",
+        "## Sources of answers about documents",
         "",
-        f"`benchmarks/documents.py` asks a question about a document of {results['tokens']:,} tokens, in which one sentence contains the answer.",
-        f"Coarse to fine took {results['passes_over_short']:.1f} times the passes of a 42-token prompt ({results['short']['forward_passes']}). The sentence with the highest score:",
-        f"“{results['coarse to fine']['first_sentence'].strip()}”",
+        "`benchmarks/citations.py` asks which sentences the answers to the bundled questions about documents come from",
+        "(split `report`; thresholds were chosen on the split `choose`). All methods explain the same answers in the same",
+        "prompts by the same sentences. `top 1` is the share of questions whose first sentence is a planted source, `recall at",
+        "k` the share of the k sources among the first k. `precision` and `recall` are those of the sentences that are cited",
+        "as sources; only `cite` decides which. `from the documents` is the share of all questions, also of those without a",
+        "source, for which it is told correctly whether the answer comes from the documents. LIME takes as many passes as",
+        "`cite`. In parentheses: the number of questions, and 95 % bootstrap intervals.",
         "",
-        "| | passes | seconds | CPU seconds | rank of the key word | peak memory, MB |",
-        "|---|---|---|---|---|---|",
+        *_table("method (questions)", names, rows),
     ]
-    for name in ("coarse to fine", "tokens only"):
-        if name in results:
-            row = results[name]
-            rank = row["key_word_rank"] or "–"
-            lines.append(
-                f"| {name} | {row['forward_passes']} | {row['seconds']:.0f} | {row['core_seconds']:.0f} | {rank} "
-                f"| {row['peak_memory_mb']:,.0f} |"
-            )
+    same = {method: row["cite_on_the_same_questions"] for method, row in report["methods"].items() if method != "cite"}
+    counts = {row["forward_passes"]["count"] for row in report["methods"].values()}
+    if len(counts) > 1:
+        lines += ["", "Not every method was run on all questions. `cite` on the questions of each of the others:", ""]
+        cells = {method: [_mean(row[key], 2) for key in ("top_1", "recall_at_k")] for method, row in same.items()}
+        lines += _table("on the questions of", ("top 1", "recall at k"), cells)
+    kinds = {
+        kind: [_mean(row["cite"].get(key), 2) for key in ("top_1", "recall_at_k", "exact", "from_documents_right")]
+        for kind, row in report["kinds"].items()
+        if "cite" in row
+    }
+    lines += ["", "`cite` by kind of question (`exact`: cites the planted sources and nothing else):", ""]
+    lines += _table("kind", ("top 1", "recall at k", "exact", "from the documents"), kinds)
+    return "\n".join([*lines, *_failures(results), ""])
+
+
+def long_contexts(results: dict[str, Any]) -> str:
+    names = {
+        "sentence first": ("sentence_first", 2),
+        "key word first": ("key_first", 2),
+        "needle kept": ("needle_kept", 2),
+        "kept": ("kept", 0),
+        "of sentences": ("units", 0),
+        "lost (nats)": ("effect", 2),
+        "passes": ("forward_passes", 0),
+        "tokens read": ("tokens_read", 0),
+        "CPU seconds": ("core_seconds", 0),
+        "peak memory, MB": ("peak_memory_mb", 0),
+    }
+    needles = {
+        f"{int(length):,} ({len(row['depths'])})": [_mean(row.get(key), digits) for key, digits in names.values()]
+        for length, row in results["needles"].items()
+    }
+    lines = [
+        "## Long contexts",
+        "",
+        "`benchmarks/long_contexts.py` hides one sentence that answers a question at several depths of a document and explains",
+        "the answer coarse to fine. The screen sets most sentences aside first; `lost` is what the answer loses without all",
+        "of them.",
+        "",
+        *_table("tokens (depths)", names, needles),
+    ]
+    lines += _former_way(results["former"])
+    for name, row in results["recall"].items():
+        if name != "rows":
+            lines += [
+                "",
+                f"The screen kept {row['recall']:.1%} of {row['matter']} units that matter ({name}), and {row['share_kept']:.0%} of all units.",
+            ]
     return "\n".join([*lines, ""])
+
+
+def _former_way(results: dict[str, Any]) -> list[str]:
+    rows = {
+        name: [
+            str(row["sentence_rank"]), str(row["key_rank"] or "–"), f"{row['forward_passes']:,}",
+            f"{row['tokens_read']:,}", f"{row['core_seconds']:.0f}", f"{row['peak_memory_mb']:,}",
+        ]
+        for case, name in (("screened", "with screening"), ("former", "every sentence in the whole text"))
+        for row in results.get(case, ())[:1]
+    }  # fmt: skip
+    if not rows:
+        return []
+    columns = (
+        "rank of the sentence",
+        "rank of the key word",
+        "passes",
+        "tokens read",
+        "CPU seconds",
+        "peak memory, MB",
+    )
+    lines = ["", "A document of 2,007 tokens, with screening and without (`screen=False`), in one run:", ""]
+    lines += _table("", columns, rows)
+    if "times_faster" in results:
+        lines += ["", f"Screening took 1/{results['times_faster']:.1f} of the CPU time."]
+    if (estimate := results.get("estimated_core_seconds_of_former_at_8000")) is not None:
+        lines += [
+            f"At 8,000 tokens the time without it is estimated at {estimate:,} CPU seconds: as many passes, each as long as one pass over 8,000 tokens takes."
+        ]
+    return lines
 
 
 def methods(results: dict[str, Any]) -> str:
@@ -369,6 +460,7 @@ REPEATED_COLUMNS = {
     "delete": ("del", 1),
     "keep only": ("keep", 1),
     "replace": ("rep", 1),
+    "rank 1 or 2": ("in_first_two", 2),
     "all mentions in the top 5": ("all_in_top", 2),
     "group of all mentions": ("group_of_all", 2),
     "false groups": ("false_groups", 2),
@@ -397,20 +489,45 @@ def repeated(results: dict[str, Any]) -> str:
         "redundant group is false if it overlaps no mention, or if the fact is stated only once. Intervals are 95 % bootstrap",
         "intervals of the mean over prompts; the JSON also has those of paired differences. The first four prompts of each kind",
         "are left out: they were seen before the method was complete. After a first look at 31 of the others, one weight of the",
-        "order and the rules for groups were chosen again, on the prompts that are for choosing.",
+        "order and the rules for groups were chosen again, on the prompts that are for choosing. The table was measured before",
+        "groups were also looked for among substitutes of important words.",
     ]
+    return "\n".join([*lines, *_tables_of_kinds(results), *_failures(results), ""])
+
+
+def facts(results: dict[str, Any]) -> str:
+    lines = [
+        "## Other facts, stated several times",
+        "",
+        "The prompts of `benchmarks/fact_prompts.py` are about capitals of federal states, languages, professions, religions,",
+        "animals, firms and other facts; every fact has sentences of its own. A prompt is used if the model predicts the answer",
+        "and the mentions are redundant: without all of them the answer loses at least 2 nats, and with any one of them at most",
+        "half of that. The split `develop` was used to choose the rules for groups. The split `blind` has other answers; it was",
+        "written before and run after the rules were chosen. Columns are those of the section before, and the share of prompts",
+        "in which a mention is at rank 1 or 2.",
+        "",
+        "    python benchmarks/repeated.py --split blind --size 40 --limit 13 --out facts.jsonl > docs/benchmarks/facts.json",
+    ]
+    return "\n".join([*lines, *_tables_of_kinds(results), *_failures(results), ""])
+
+
+def _tables_of_kinds(results: dict[str, Any]) -> list[str]:
+    """A table of methods for each split and kind of prompt."""
+    lines: list[str] = []
     for name, kinds in results.items():
-        if name == "errors":
-            continue
-        for kind, rows in kinds.items():
+        for kind, rows in kinds.items() if name != "errors" else ():
             prompts = max(row["del"]["count"] for row in rows.values())
-            lines += ["", f"{name.capitalize()}: {kind}, {prompts} prompts", ""]
+            columns = {
+                title: (key, digits)
+                for title, (key, digits) in REPEATED_COLUMNS.items()
+                if any(key in row for row in rows.values())
+            }
             table = {
-                method: [_interval(row.get(key), digits) for key, digits in REPEATED_COLUMNS.values()]
+                method: [_interval(row.get(key), digits) for key, digits in columns.values()]
                 for method, row in sorted(rows.items(), key=lambda item: not item[0].startswith("reagent fast"))
             }
-            lines += _table("method", REPEATED_COLUMNS, table)
-    return "\n".join([*lines, *_failures(results), ""])
+            lines += ["", f"{name.capitalize()}: {kind}, {prompts} prompts", "", *_table("method", columns, table)]
+    return lines
 
 
 GAME_MEASURES = ("spearman", "spearman_positive", "top")
@@ -557,12 +674,60 @@ def interrupted(results: dict[str, Any]) -> str:
     )
 
 
+def gguf(results: dict[str, Any]) -> str:
+    embedded, versions = results["embedded"], results["versions"]
+    lines = [
+        "## GGUF files",
+        "",
+        "`benchmarks/gguf_comparison.py` writes tiny random GGUF files and reads them with reagent and with llama.cpp",
+        f"(transformers {versions['transformers']}, xllamacpp {versions['xllamacpp']}). The numbers are the largest differences of log-probabilities",
+        "over the vocabulary at five positions, in nats. *Same weights*: llama.cpp gets the unpacked weights as float32, so that",
+        "only the reading of the file is compared. *Same file*: llama.cpp also rounds the activations, to 16 bits for F16 and to 8",
+        "bits for the other types. It looks GELU up in a table of half-precision numbers, hence the larger differences of Gemma,",
+        "Starcoder 2, Falcon, GPT-2 and BLOOM.",
+        "",
+    ]
+    quantised = results["quantisations"]
+    types = list(next(iter(quantised.values())))
+    columns = ["F32", *(f"{name}, same weights / file" for name in types[1:])]
+    rows = {
+        name: [
+            f"{by_type['F32']['same_file']:.0e}",
+            *(f"{by_type[t]['same_weights']:.0e} / {by_type[t]['same_file']:.2f}" for t in types[1:]),
+        ]
+        for name, by_type in quantised.items()
+    }
+    lines += _table("architecture", columns, rows)
+    lines += [
+        "",
+        f"The embedded model (Q4_1, prompt of {embedded['tokens']} tokens, 50 likeliest tokens): mean difference {embedded['mean']:.3f}, largest",
+        f"{embedded['largest']:.3f} nats.",
+        "",
+        "Keys of the header and optional tensors, float32. *Effect* is what the change does to llama.cpp's own answer.",
+        "*transformers alone* is `from_pretrained(gguf_file=…)` without reagent's config.",
+        "",
+    ]
+    lines += ["| architecture | change | effect | reagent | transformers alone |", "|---|---|---|---|---|"]
+    for name, variants in results["headers"].items():
+        for change, row in variants.items():
+            cells = [_difference(row.get(key)) for key in ("effect", "reagent", "transformers")]
+            lines.append(f"| {name} | {change} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def _difference(value: float | str | None) -> str:
+    if value is None:
+        return "–"
+    return "error" if isinstance(value, str) else f"{value:.2g}" if value >= 0.1 else f"{value:.0e}"
+
+
 DESCRIBED = ("repeated", "games")  # sections that are written without results too
 SECTIONS = {
     "methods": methods,
     "completeness": completeness,
     "antecedents": antecedents,
     "repeated": repeated,
+    "facts": facts,
     "games": games,
     "intervals": intervals,
     "lengths": lengths,
@@ -570,9 +735,11 @@ SECTIONS = {
     "replacers": replacers,
     "scoring": scoring,
     "inseq": inseq,
-    "documents": documents,
+    "citations": citations,
+    "long_contexts": long_contexts,
     "interrupted": interrupted,
     "designs": designs,
+    "gguf": gguf,
 }
 
 

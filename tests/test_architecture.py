@@ -20,6 +20,7 @@ ROWS = [
     {"explanation_parts"},
     {"explanation"},
     {"aggregation"},
+    {"tracing"},
     {"evaluation"},
     {"comparison"},
     {"documents"},
@@ -47,7 +48,9 @@ ROWS = [
 RESULTS = {"explanation", "evaluation", "comparison", "citations"}
 VIEWS_MAY_IMPORT = {"errors", "atomic_io", "segmentation", "views", "_version"} | RESULTS
 # The methods of a result import these modules lazily. No other import may go down.
-LAZY_IMPORTS = {"explanation": {"views", "aggregation"}} | {name: {"views"} for name in RESULTS - {"explanation"}}
+LAZY_IMPORTS = {"explanation": {"views", "aggregation", "tracing"}} | {
+    name: {"views"} for name in RESULTS - {"explanation"}
+}
 
 
 def package_of(path: Path) -> str:
@@ -100,6 +103,7 @@ def test_the_public_names_are_exactly_these() -> None:
         "ReagentError",
         "Token",
         "__version__",
+        "check_traced",
         "cite",
         "compare",
         "evaluate",

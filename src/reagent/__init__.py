@@ -6,6 +6,7 @@ case.py          the tokenised question
 explanation.py   the result
 explanation_parts.py  its tokens, groups, cost and other parts
 aggregation.py   the same in words or sentences, or for the answer as a whole
+tracing.py       an answer traced through the reasoning to the prompt
 serialization.py  its JSON
 evaluation.py    how faithful it is
 comparison.py    several methods side by side
@@ -43,6 +44,7 @@ from typing import TYPE_CHECKING, Any
 from reagent._version import __version__
 
 if TYPE_CHECKING:
+    from reagent.api.check_traced import check_traced
     from reagent.api.cite import cite
     from reagent.api.compare import compare
     from reagent.api.evaluate import evaluate
@@ -63,6 +65,7 @@ _MODULES = {
     "evaluate": "reagent.api.evaluate",
     "compare": "reagent.api.compare",
     "cite": "reagent.api.cite",
+    "check_traced": "reagent.api.check_traced",
     "load_model": "reagent.models",
     "load": "reagent.explanation",
     "Citations": "reagent.citations",
@@ -83,6 +86,7 @@ __all__ = [
     "ReagentError",
     "Token",
     "__version__",
+    "check_traced",
     "cite",
     "compare",
     "evaluate",

@@ -60,9 +60,10 @@ def whole_answer(explanation: Explanation) -> Explanation:
         groups=(row.groups,),
         sufficiency=None if row.sufficiency is None else (row.sufficiency,),
         answer=None,
+        trace=None,
         levels=tuple(_whole_level(level, explanation) for level in explanation.levels),
         what_if=(),
-        cost=_merge_cost(explanation.cost, [range(len(explanation.output))], row.stopped),
+        cost=merge_cost(explanation.cost, [range(len(explanation.output))], row.stopped),
     )
 
 
@@ -121,6 +122,9 @@ def _aggregate_prompt(why: Explanation, unit: str) -> Explanation:
         groups=_move_groups(why.answer.groups, move),
         sufficiency=_move_test(why.answer.sufficiency, move),
     )
+    trace = why.trace and replace(
+        why.trace, direct=_sum_runs((why.trace.direct,), runs)[0], traced=_sum_runs((why.trace.traced,), runs)[0]
+    )
     units = tuple(join_tokens(why.prompt, [why.input[i] for i in run]) for run in runs)
     return replace(
         why,
@@ -129,6 +133,7 @@ def _aggregate_prompt(why: Explanation, unit: str) -> Explanation:
         groups=tuple(_move_groups(groups, move) for groups in why.groups),
         sufficiency=None if why.sufficiency is None else tuple(_move_test(test, move) for test in why.sufficiency),
         answer=answer,
+        trace=trace,
         what_if=tuple(_move_what_if(one, why, units, move) for one in why.what_if),
         scores=_sum_runs(why.scores, runs),
         effects=None if why.effects is None else _sum_runs(why.effects, runs),
@@ -183,7 +188,7 @@ def _move_what_if(what_if: WhatIf, why: Explanation, units: Sequence[Token], mov
 
 
 @dataclass(frozen=True)
-class _OutputRuns:
+class OutputRuns:
     """Runs of output tokens that become one unit each, over `inputs` units of the prompt."""
 
     inputs: int
@@ -225,7 +230,7 @@ class _OutputRuns:
 
 def _aggregate_output(why: Explanation, runs: Runs) -> Explanation:
     """The rows of the tokens of each run as one row, over the prompt and the earlier runs."""
-    inputs, outputs = len(why.input), _OutputRuns(len(why.input), runs)
+    inputs, outputs = len(why.input), OutputRuns(len(why.input), runs)
     row_of = [number for number, run in enumerate(runs) for _ in run]
     move, tests = outputs.unit_of.__getitem__, why.sufficiency
     return replace(
@@ -237,17 +242,17 @@ def _aggregate_output(why: Explanation, runs: Runs) -> Explanation:
         stderr=outputs.sums(why.stderr),
         groups=tuple(outputs.groups(why.groups, k) for k in range(len(runs))) if why.groups else (),
         sufficiency=tests and tuple(_move_test(_decisive_test([tests[t] for t in run]), move) for run in runs),
-        levels=tuple(_aggregate_level(level, _OutputRuns(len(level.units), runs)) for level in why.levels),
+        levels=tuple(_aggregate_level(level, OutputRuns(len(level.units), runs)) for level in why.levels),
         what_if=tuple(
             replace(one, target=row_of[one.target], position=move(one.position))
             for one in why.what_if
             if one.target == runs[row_of[one.target]][0] and one.position < inputs
         ),
-        cost=_merge_cost(why.cost, runs),
+        cost=merge_cost(why.cost, runs),
     )
 
 
-def _aggregate_level(level: Level, outputs: _OutputRuns) -> Level:
+def _aggregate_level(level: Level, outputs: OutputRuns) -> Level:
     return replace(
         level,
         scores=outputs.scores(level.scores, level.effects),
@@ -256,7 +261,7 @@ def _aggregate_level(level: Level, outputs: _OutputRuns) -> Level:
     )
 
 
-def _merge_cost(cost: Cost, runs: Runs, stopped: str | None = None) -> Cost:
+def merge_cost(cost: Cost, runs: Runs, stopped: str | None = None) -> Cost:
     """The cost with the entries of each run as one."""
     return replace(
         cost,

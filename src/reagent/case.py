@@ -63,6 +63,7 @@ class Case:
     messages: tuple[Message, ...] = ()  # for a chat: role and extent of each message in the prompt
     stride: int = 1  # explain every `stride`-th output unit, from the first on
     phrase: int | None = None  # index of the output unit that is an explained phrase
+    separate: bool = False  # the output is a text of its own and does not continue the prompt: encoder–decoder models
 
     def __post_init__(self) -> None:
         if not any(not unit.protected for unit in self.input):
@@ -73,6 +74,18 @@ class Case:
     @property
     def units(self) -> tuple[Token, ...]:
         return self.input + self.output
+
+    @property
+    def text(self) -> str:
+        """Prompt and output as one text; a line end is between texts that are separate."""
+        return f"{self.prompt}\n{self.completion}" if self.separate else self.prompt + self.completion
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """Where each unit is in `text`."""
+        shift = len(self.text) - len(self.completion)
+        output = [(unit.start + shift, unit.end + shift) for unit in self.output]
+        return [*((unit.start, unit.end) for unit in self.input), *output]
 
     @cached_property
     def ids(self) -> Ids:

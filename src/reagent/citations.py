@@ -173,6 +173,20 @@ class Citations:
     seed: int
     cost: CitationCost
 
+    def __post_init__(self) -> None:
+        """Indices must refer to existing documents and sentences, which matters for files of others."""
+        documents, sentences = range(len(self.documents)), range(len(self.sentences))
+        used = [*self.pruned.sentences, *(self.screening.discarded if self.screening else ())]
+        for part in (self.whole, *self.parts):
+            used += [i for source in part.sentences for i in (source.index, *source.redundant_with)]
+            used += [i for redundancy in part.redundancies for i in redundancy.sentences]
+            if any(i not in documents for source in part.documents for i in (source.index, *source.redundant_with)):
+                raise InputError(f"sources must refer to one of the {len(documents)} documents")
+        if any(i not in sentences for i in used):
+            raise InputError(f"sources must refer to one of the {len(sentences)} sentences")
+        if any(sentence.document not in documents for sentence in self.sentences):
+            raise InputError(f"sentences must refer to one of the {len(documents)} documents")
+
     def prune(self) -> PrunedContext:
         """The smallest context that was found to keep the answer, and the check that it does."""
         return self.pruned

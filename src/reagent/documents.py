@@ -87,7 +87,7 @@ def _text_of(item: Any, name: str) -> str:
     text = item if isinstance(item, str) else _find(item, _TEXT_NAMES)
     if not isinstance(text, str):
         raise InputError(
-            f"{name} has no text: give a text, or an object with `page_content`, `text` or `content`, "
+            f"{name} has no text: give a text, or an object with 'page_content', 'text' or 'content' that is a text, "
             f"got a {type(item).__name__}"
         )
     if not text.strip():
@@ -152,8 +152,10 @@ def _files(path: Path) -> list[Path]:
 def _read(file: Path) -> str:
     try:
         text = file.read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise FileError(f"cannot read the document {str(file)!r}: {error}") from error
+    except OSError as error:
+        raise FileError(f"cannot read the document {str(file)!r}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise FileError(f"the document {str(file)!r} is not text in UTF-8: convert it, or leave it out") from error
     if not text.strip():
         raise FileError(f"the document {str(file)!r} is empty: leave it out")
     return text.rstrip()

@@ -32,9 +32,15 @@ from reagent.explanation_parts import (
     Row,
     Rows,
     Scores,
+    Screening,
     StandardError,
+    StepUnit,
     Sufficiency,
     Token,
+    Trace,
+    TraceCheck,
+    TraceFlow,
+    TracePart,
     WhatIf,
     WholeAnswer,
 )
@@ -48,8 +54,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "STOP_REASONS", "Z_95", "Answer", "Contribution", "Cost", "Explanation", "Group", "Info", "Level", "Message", "Row",
-    "Rows", "StandardError", "Sufficiency", "Token", "TokenExplanation", "WhatIf", "WholeAnswer", "censoring_warnings",
-    "join_tokens", "load", "warning_reasons",
+    "Rows", "Screening", "StandardError", "StepUnit", "Sufficiency", "Token", "TokenExplanation", "Trace", "TraceCheck",
+    "TraceFlow", "TracePart", "WhatIf", "WholeAnswer", "censoring_warnings", "join_tokens", "load", "warning_reasons",
 ]  # fmt: skip
 
 Z_95 = 1.96  # half the width of a 95 % interval, in standard errors
@@ -65,6 +71,7 @@ ModelInfo = Annotated[
             "revision": {"type": ["string", "null"]},
             "dtype": {"type": ["string", "null"]},
             "backend": {"type": "string"},
+            "architecture": {"type": "string"},
         },
     ),
 ]
@@ -165,7 +172,10 @@ class Explanation:
             "answer",
             "levels",
             "levels.answer",
+            "screening",
             "messages",
+            "messages.name",
+            "trace",
             "what_if",
             "cost.runs",
             "cost.requests",
@@ -210,8 +220,12 @@ class Explanation:
     """The answer as a whole; null if it was not measured, or if there is only one output token."""
     levels: tuple[Level, ...] = ()
     """Coarser explanations of a long prompt, the coarsest first."""
+    screening: Screening | None = None
+    """What was set aside of a long prompt; null if every unit was measured."""
     messages: tuple[Message, ...] = ()
     """Of a chat. The rest of the prompt belongs to the chat template."""
+    trace: Trace | None = None
+    """The answer traced through the reasoning to the prompt; null if that was not asked."""
     what_if: tuple[WhatIf, ...] = ()
     """Predictions of the model after replacements."""
     cost: Cost
@@ -230,6 +244,8 @@ class Explanation:
             raise InputError("stderr must not be negative")
         if any(not 0 <= token.start <= token.end for token in self.input + self.output):
             raise InputError("tokens must begin at 0 or later and not end before they begin")
+        if self.trace is not None and {len(self.trace.direct), len(self.trace.traced)} != {len(self.input)}:
+            raise InputError("direct and traced shares of a trace must have one number for each unit of the prompt")
         _check_finite(self.target.get("logprob"), *(token.logprob for token in self.output), self.cost.seconds)
         self._check_references()
 
@@ -305,6 +321,11 @@ class Explanation:
         """The index of the main output token: the phrase of a span, the target of a contrast, otherwise 0."""
         return int(self.target.get("index", 0))
 
+    @property
+    def has_separate_output(self) -> bool:
+        """Whether the output is a text of its own: the model is an encoder–decoder, and the prompt its source."""
+        return self.model.get("architecture") == "encoder-decoder"
+
     def context(self, target: int = 0) -> tuple[Token, ...]:
         """The tokens before output token `target`: the prompt, then the earlier output.
 
@@ -316,7 +337,12 @@ class Explanation:
         return self.input + output
 
     def top(self, n: int = 5, target: int | None = None) -> list[Contribution]:
-        """The `n` most important units for the answer as a whole, or for output token `target`, the best first."""
+        """The `n` most important units for the answer as a whole, or for output token `target`, the best first.
+
+        If the explanation has a trace, they are those for its answer, by their traced shares.
+        """
+        if target is None and self.trace is not None:
+            return self.traced()[0].top(n)
         if target is None and "index" not in self.target:
             return self.whole()[0].top(n) if self.output else []
         return self[self.focus if target is None else self._index(target)].top(n)
@@ -390,6 +416,18 @@ class Explanation:
         from reagent.aggregation import whole_answer
 
         return whole_answer(self)
+
+    def traced(self, answer_span: str | None = None, step_unit: StepUnit | None = None) -> "Explanation":
+        """The explanation of an answer through the generated text before it: one output unit, over the prompt.
+
+        `answer_span` is the answer: the last place in the output where this text occurs. By default it is the phrase
+        or contrast that was asked about, or the last sentence of the output. The text before it is the reasoning.
+        Paths lead through its sentences (`step_unit` "sentence", the default) or its tokens ("token").
+        The rows must be over the whole context: explain with `attribute_target=True`. tracing.py has the assumptions.
+        """
+        from reagent.tracing import traced_explanation
+
+        return traced_explanation(self, answer_span, step_unit)
 
     # --- JSON ---
 

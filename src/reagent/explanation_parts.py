@@ -1,4 +1,4 @@
-"""The parts of an explanation: tokens, messages, groups, sufficiency, whole answer, counterfactuals, levels and cost.
+"""The parts of an explanation: tokens, messages, groups, sufficiency, whole answer, trace, counterfactuals and cost.
 
 `explanation.py` puts them together and exports their names. The dataclasses also define the JSON form.
 """
@@ -18,6 +18,7 @@ Rows = tuple[Row, ...]
 Score = Annotated[float, JsonSchema(minimum=0, maximum=1.000001)]
 Scores = tuple[tuple[Score, ...], ...]
 StandardError = Annotated[float, Ge(0)]
+StepUnit = Literal["sentence", "token"]
 GROUP_KINDS = ("redundant", "complementary")
 
 
@@ -47,6 +48,8 @@ class Message:
     role: str
     start: Count
     end: Count
+    name: str | None = None
+    """Of the tool that gave this result, if it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,81 @@ class WholeAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class TracePart:
+    """A sentence of the prompt or of the reasoning, or the answer, in a trace."""
+
+    text: str
+    start: Count
+    """In the prompt; for reasoning and answer, in the completion."""
+    end: Count
+    share: Score
+    """The share of the answer that comes from this part of the prompt, or passes through this part of the reasoning."""
+
+
+@dataclass(frozen=True, slots=True)
+class TraceFlow:
+    """The share of the answer that goes from one part of a trace directly to a later one."""
+
+    source: Count
+    """A number of a part: first the sources, then the steps, then the answer."""
+    target: Count
+    share: Score
+
+
+@dataclass(frozen=True, slots=True)
+class TraceCheck:
+    """What the model says after a part of the prompt was deleted, with new reasoning: a total effect."""
+
+    start: Count
+    """Of the deleted characters in the prompt."""
+    end: Count
+    text: str
+    share: Score
+    """The traced share of this part."""
+    completion: str
+    """What the model generates without it."""
+    produced: bool
+    """Whether the answer is in it."""
+    logprob: float
+    """Log-probability of the answer after the new reasoning, in nats."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The answer, traced through the generated text before it to the prompt (see tracing.py)."""
+
+    answer: TracePart
+    logprob: float | None
+    """Log-probability of the answer, in nats."""
+    step_unit: StepUnit
+    """What paths lead through: sentences of the reasoning as wholes, or single tokens."""
+    steps: tuple[TracePart, ...]
+    """The sentences of the reasoning."""
+    sources: tuple[TracePart, ...]
+    """The sentences of the prompt, the words of a single sentence, or units that are larger than words."""
+    flows: tuple[TraceFlow, ...]
+    direct: tuple[Score, ...]
+    """For each unit of the prompt, its share in the answer past the reasoning."""
+    traced: tuple[Score, ...]
+    """For each unit of the prompt, its share in the answer by all paths; they sum to 1."""
+    unreliable: Score
+    """The share of the answer that passes through output tokens whose scores are meaningless."""
+    checks: tuple[TraceCheck, ...] = ()
+    """For some of the sources, what the model says without them."""
+
+    def __post_init__(self) -> None:
+        parts = len(self.sources) + len(self.steps) + 1
+        if any(not flow.source < flow.target < parts for flow in self.flows):
+            raise InputError("the flows of a trace must lead from one of its parts to a later one")
+        numbers = (*self.direct, *self.traced, *(flow.share for flow in self.flows), self.unreliable)
+        if any(not 0 <= number <= 1 + 1e-6 for number in numbers):
+            raise InputError("the shares of a trace must lie between 0 and 1")
+        logprobs = (self.logprob or 0.0, *(check.logprob for check in self.checks))
+        if not all(map(math.isfinite, logprobs)):
+            raise InputError("log-probabilities of a trace must be finite numbers")
+
+
+@dataclass(frozen=True, slots=True)
 class Cost:
     """The work that an explanation took, without loading the model and without generating the completion."""
 
@@ -174,6 +252,20 @@ class WhatIf:
     """Of the target, after the replacement."""
     answers: tuple[Answer, ...]
     """The most probable tokens after the replacement, the best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Screening:
+    """Units of a long prompt that were set aside before the others were measured, in the text without them."""
+
+    units: Count
+    """How many units could be removed."""
+    discarded: tuple[Count, ...]
+    """Those that were set aside, as indices into the units of the coarsest level; their scores are 0."""
+    effect: float
+    """What the output loses when all of them are removed, in nats."""
+    finest_effect: float
+    """What it loses in the text of the finest level, which may contain only the units that were expanded."""
 
 
 @dataclass(frozen=True, slots=True)

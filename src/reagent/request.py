@@ -16,11 +16,12 @@ from reagent.methods.base import Method
 from reagent.methods.hierarchical import SupportsHierarchy
 from reagent.methods.registry import make_method, uses_replacer
 from reagent.models.base import Model
-from reagent.models.chat import Chat, check_messages
+from reagent.models.chat import Chat, Tools, check_messages, check_tools
 from reagent.replacers import Replacer, choose_automatic, make_replacer
 from reagent.segmentation import UNITS, Span, check_spans
 
-COARSE_TO_FINE = ("span", *reversed(UNITS), "token")
+SINGLE_UNITS = ("token", *UNITS, "message")
+COARSE_TO_FINE = ("span", *reversed(SINGLE_UNITS))
 LARGEST_SEED = 2**63 - 1
 
 
@@ -41,14 +42,17 @@ class ExplainRequest:
     prompt: str | Chat
     target: str | None
     max_new_tokens: int
+    tools: tuple[Mapping[str, Any], ...]
     stride: int
     units: str | tuple[str, ...]  # one name: a long prompt may be explained coarse to fine; several: exactly these
     display_unit: str | None  # the unit in which views show tokens
     prompt_spans: tuple[Span, ...] | None
     target_span: str | None
     contrast: str | None
+    answer_span: str | None
     attribute_target: bool
     what_if: bool
+    screen: bool  # whether units of a long prompt that cannot matter are set aside first
     method: Method
     method_info: Mapping[str, Any]
     replacer: Replacer | AutomaticReplacer | None  # None: the method replaces nothing
@@ -61,13 +65,16 @@ class ExplainRequest:
         *,
         target: str | None = None,
         max_new_tokens: int = 10,
+        tools: Tools | None = None,
         stride: int = 1,
         units: str | Sequence[str] | None = None,
         prompt_spans: Sequence[Span] | None = None,
         target_span: str | None = None,
         contrast: str | None = None,
+        answer_span: str | None = None,
         attribute_target: bool | None = None,
         what_if: bool = False,
+        screen: bool = True,
         method: str | Method = "reagent",
         preset: str | None = None,
         options: Mapping[str, Any] | None = None,
@@ -77,29 +84,41 @@ class ExplainRequest:
     ) -> "ExplainRequest":
         """Check every argument of `reagent.explain`; `options` are those of the method."""
         checked_prompt = check_prompt(prompt)
-        check_texts(target=target, target_span=target_span, contrast=contrast)
-        if target_span is not None and contrast is not None:
-            raise InputError("give `target_span` or `contrast`, not both: each asks another question about the output")
+        check_texts(target=target, target_span=target_span, contrast=contrast, answer_span=answer_span)
+        asked = {"target_span": target_span, "contrast": contrast, "answer_span": answer_span}
+        names = [f"`{name}`" for name, text in asked.items() if text is not None]
+        if len(names) > 1:
+            raise InputError(f"give {' or '.join(names[:2])}, not both: each asks another question about the output")
         if contrast is not None and contrast == target:
             raise InputError(f"`contrast` is the target itself, {target!r}: give another text to compare it with")
         step = check_whole("stride", stride, 1)
-        if step > 1 and (target_span is not None or contrast is not None):
-            raise InputError(f"`stride` must be 1 where `target_span` or `contrast` is given, got {stride}")
+        if step > 1 and names:
+            raise InputError(f"`stride` must be 1 where {names[0]} is given, got {stride}")
+        if answer_span is not None and attribute_target is False:
+            raise InputError("`answer_span` needs the scores of earlier output tokens: leave out `attribute_target`")
         configured, info = configure_method(method, preset, options or {}, replacer)
+        checked_units = check_units("token" if units is None else units, prompt_spans, configured, info)
+        by_message = "message" in ([checked_units] if isinstance(checked_units, str) else checked_units)
+        if isinstance(checked_prompt, str) and (tools or by_message):
+            name = "`tools` are" if tools else "the unit 'message' is"
+            raise InputError(f"{name} for a chat: give the prompt as a list of messages (--chat or --messages)")
         return cls(
             prompt=checked_prompt,
             target=target,
             max_new_tokens=check_whole("max_new_tokens", max_new_tokens, 1),
+            tools=check_tools(tools or ()),
             stride=step,
-            units=check_units("token" if units is None else units, prompt_spans, configured, info),
+            units=checked_units,
             display_unit="word" if units is None and prompt_spans is None else None,
             prompt_spans=None if prompt_spans is None else check_prompt_spans(prompt_spans, checked_prompt),
             target_span=target_span,
             contrast=contrast,
-            attribute_target=_one_token_is_asked(contrast, target_span, info)
+            answer_span=answer_span,
+            attribute_target=bool(names) or info.get("preset") == "paper"
             if attribute_target is None
             else check_flag("attribute_target", attribute_target),
             what_if=check_flag("what_if", what_if),
+            screen=check_flag("screen", screen),
             method=configured,
             method_info=info,
             replacer=choose_replacer(configured, info, replacer, check_mapping(replacer_options), what_if),
@@ -115,11 +134,6 @@ class ExplainRequest:
         return self.replacer.resolve(model) if isinstance(self.replacer, AutomaticReplacer) else self.replacer
 
 
-def _one_token_is_asked(contrast: str | None, target_span: str | None, info: Mapping[str, Any]) -> bool:
-    """Whether earlier output counts by default: for one phrase or token, and in the published algorithm."""
-    return contrast is not None or target_span is not None or info.get("preset") == "paper"
-
-
 def check_prompt(prompt: Any) -> str | Chat:
     """A text, or the messages of a chat."""
     if not isinstance(prompt, str):
@@ -132,7 +146,7 @@ def check_prompt(prompt: Any) -> str | Chat:
         if not prompt:
             raise InputError("the list of prompts is empty: give at least one text or chat")
         messages = check_messages(prompt)
-        check_texts(**{f"message {i}": message["content"] for i, message in enumerate(messages)})
+        check_texts(**{f"message {i}": message["content"] or None for i, message in enumerate(messages)})
         return messages
     if not prompt.strip():
         raise InputError("the prompt is empty: give some text to explain")
@@ -196,8 +210,8 @@ def check_units(
 ) -> str | tuple[str, ...]:
     """The units to score: one name, or several from coarse to fine."""
     if isinstance(units, str):
-        if units not in (*UNITS, "token"):
-            raise UnknownNameError("unit", units, ["token", *UNITS])
+        if units not in SINGLE_UNITS:
+            raise UnknownNameError("unit", units, SINGLE_UNITS)
         if prompt_spans is not None and units != "token":
             raise InputError(f"`prompt_spans` are the units themselves: leave out `units`, or give span,{units}")
         return units

@@ -328,16 +328,18 @@ def assign(tokens: Sequence[Span], units: Sequence[Span], text: str) -> list[int
     """For each token the first unit with which it shares most characters; None if it shares none.
 
     White space counts only in tokens that contain nothing else. The units must not overlap and must be in the order of
-    the text. For tokens in the order of the text, the assigned units are in that order too.
+    the text. For tokens in the order of the text, the assigned units are in that order too. Tokens beyond the text, as
+    in a damaged file, belong to no unit.
 
-    >>> assign([(0, 0), (0, 3), (3, 9)], units=[(0, 4), (4, 9)], text="The Japan")
-    [None, 0, 1]
+    >>> assign([(0, 0), (0, 3), (3, 9), (10, 12)], units=[(0, 4), (4, 9)], text="The Japan")
+    [None, 0, 1, None]
     """
     ends = [end for _, end in units]
     everything = range(len(text) + 1)
     solid = list(accumulate((not character.isspace() for character in text), initial=0))
     result: list[int | None] = []
-    for start, end in tokens:
+    for token in tokens:
+        start, end = (min(place, len(text)) for place in token)
         count = solid if solid[start] < solid[end] else everything  # characters before each position
         best, most = None, 0
         for unit in range(bisect_right(ends, start), len(units)):

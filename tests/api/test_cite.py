@@ -282,7 +282,7 @@ def test_documents_of_other_libraries(documents: Any) -> None:
     ("question", "documents", "options", "message"),
     [
         ("", ["red."], {}, "`question` is empty"),
-        ("  ", ["red."], {}, "the question is empty"),
+        ("  ", ["red."], {}, "`question` is empty"),
         ("Why?", [], {}, "`documents` is empty"),
         ("Why?", "red.", {}, "put a single text into a list"),
         ("Why?", [3], {}, "document 1 has no text"),

@@ -66,9 +66,11 @@ def test_a_dry_run_prints_an_upper_bound(cite, folder: Path) -> None:
         (("--documents", "picture.png"), "give .txt, .md, .jsonl files, or a folder"),
         (("--documents", "empty"), "has no documents"),
         (("--documents", "blank.txt"), "is empty: leave it out"),
+        (("--documents", "latin.txt"), "is not text in UTF-8: convert it, or leave it out"),
         (("--documents", "broken.jsonl"), "line 2 of"),
         (("--documents", "number.jsonl"), "is not a document"),
-        (("--documents", "textless.jsonl"), "has no text"),
+        (("--documents", "textless.jsonl"), "has no text: give a text, or an object with 'page_content', 'text' or"),
+        (("--documents", "a.txt", "--template", "no.txt"), "cannot read the template"),
         (("--documents", "a.txt", "--removal", "burn"), "burn"),
         (("--documents", "a.txt", "--template", "a.txt"), "--template must contain {documents} exactly once"),
         (("--documents", "a.txt", "--json", "a.txt/x.json"), "x.json"),
@@ -77,6 +79,7 @@ def test_a_dry_run_prints_an_upper_bound(cite, folder: Path) -> None:
 def test_bad_input_is_one_line(run, folder: Path, words: tuple[str, ...], message: str) -> None:
     (folder / "empty").mkdir()
     (folder / "blank.txt").write_text(" \n")
+    (folder / "latin.txt").write_bytes(b"caf\xe9")
     (folder / "broken.jsonl").write_text('{"text": "x"}\n{')
     (folder / "number.jsonl").write_text("3\n")
     (folder / "textless.jsonl").write_text('{"id": "x"}\n')
@@ -92,3 +95,13 @@ def test_a_question_is_needed(run, folder: Path) -> None:
     answer = run("cite", "--documents", folder)
     assert answer.code == 2
     assert "--question" in answer.err
+
+
+def test_saved_citations_are_shown_again(cite, run, folder: Path, tmp_path: Path) -> None:
+    saved, page = tmp_path / "c.json", tmp_path / "c.html"
+    assert cite("--documents", folder / "a.txt", "--answer", "Ann", "--json", saved, "--quiet").code == 0
+    answer = run("show", saved, "--html", page)
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.startswith("Who?")
+    assert page.read_text(encoding="utf-8") == Citations.load(saved).to_html()
+    assert "--png is for explanations" in run("show", saved, "--png", tmp_path / "c.png").err

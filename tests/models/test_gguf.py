@@ -12,9 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gguf_files import model_shapes, write_model
 from reagent.errors import FileError, InputError
 from reagent.models import gguf
 from reagent.models._transformers import quiet_transformers
+from reagent.models.gguf import conversion
+from reagent.models.gguf.header import read_header
 
 TOKENS = ["<unk>", "<s>", "</s>", *"abcdefgh", "Ġ", "ab", "cd", "Ġa"]
 MERGES = ["a b", "c d", "Ġ a"]
@@ -135,8 +138,9 @@ def test_texts_begin_as_the_file_says(tmp_path: Path, begin: bool | None) -> Non
 
 def test_a_beginning_that_is_no_token_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_gguf(tmp_path / "tiny.gguf", begin=True)
-    real = gguf._header(path)
-    monkeypatch.setattr(gguf, "_header", lambda _: replace(real, first_token=10**6))
+    real = read_header(path)
+    changed = replace(real, values={**real.values, "tokenizer.ggml.bos_token_id": 10**6})
+    monkeypatch.setattr(conversion, "read_header", lambda _: changed)
     with pytest.raises(FileError, match="its first token 1000000 is not in the vocabulary"):
         gguf.load_gguf(path)
 
@@ -145,7 +149,7 @@ def test_a_file_is_converted_again_only_when_it_changes(
     model: Path, cache: Path, messages: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[Path] = []
-    monkeypatch.setattr(gguf, "convert", lambda path, into: written.append(path) or (into / "x").write_text("x"))
+    monkeypatch.setattr(conversion, "convert", lambda path, into: written.append(path) or (into / "x").write_text("x"))
     first = gguf.convert_cached(model)
     monkeypatch.chdir(model.parent)
     assert gguf.convert_cached(Path("tiny.gguf")) == first
@@ -170,7 +174,7 @@ def test_a_large_file_is_read_but_not_kept(model: Path, cache: Path, monkeypatch
     import torch
 
     assert gguf.fits_cache(model)
-    monkeypatch.setattr(gguf, "LARGEST_CACHED", 100)
+    monkeypatch.setattr(conversion, "LARGEST_CACHED", 100)
     assert not gguf.fits_cache(model)
     with pytest.raises(InputError, match=r"over 1 GiB"):
         gguf.convert_cached(model)
@@ -250,6 +254,97 @@ def no_tokenizer(path: Path) -> None:
     write_gguf(path, tokenizer=False)
 
 
+def part_of_several(path: Path) -> None:
+    write_model(path, "llama", keys={"split.no": 1, "split.count": 3})
+
+
+def adapter(path: Path) -> None:
+    write_model(path, "llama", keys={"general.type": "adapter", "adapter.type": "lora"})
+
+
+def projector(path: Path) -> None:
+    write_model(path, "llama", keys={"general.type": "mmproj"})
+
+
+def vocabulary_alone(path: Path) -> None:
+    write_model(path, "llama", tensors=dict.fromkeys([*model_shapes("llama", 2, {}), "output.weight"]))
+
+
+def unknown_type(path: Path) -> None:
+    data = bytearray(write_model(path, "llama").read_bytes())
+    at = data.index(b"output_norm.weight") + len("output_norm.weight") + 4 + 8  # one dimension
+    data[at : at + 4] = struct.pack("<I", 99)
+    path.write_bytes(data)
+
+
+def type_of_integers(path: Path) -> None:
+    data = bytearray(write_model(path, "llama").read_bytes())
+    at = data.index(b"output_norm.weight") + len("output_norm.weight") + 4 + 8
+    data[at : at + 4] = struct.pack("<I", 26)  # I32
+    path.write_bytes(data)
+
+
+def unknown_key(path: Path) -> None:
+    write_model(path, "llama", keys={"attention.scale": 0.5})
+
+
+def experts(path: Path) -> None:
+    write_model(path, "llama", keys={"expert_count": 8})
+
+
+def yarn_constant(path: Path) -> None:
+    write_model(path, "qwen2", keys={"rope.scaling.type": "yarn", "rope.scaling.yarn_beta_fast": 16.0})
+
+
+def unknown_scaling(path: Path) -> None:
+    write_model(path, "llama", keys={"rope.scaling.type": "spiral"})
+
+
+def base_of_windows(path: Path) -> None:
+    write_model(path, "gemma2", keys={"rope.freq_base_swa": 500.0})
+
+
+def sizes_by_layer(path: Path) -> None:
+    write_model(path, "llama", keys={"feed_forward_length": [512, 256]})
+
+
+def left_over_tensor(path: Path) -> None:
+    write_model(path, "qwen3", tensors={"rope_freqs.weight": (64,)})
+
+
+def left_over_layer(path: Path) -> None:
+    write_model(path, "llama", keys={"block_count": 1})
+
+
+def another_shape(path: Path) -> None:
+    write_model(path, "llama", tensors={"blk.1.ffn_up.weight": (256, 256)})
+
+
+def another_head_size(path: Path) -> None:
+    write_model(
+        path,
+        "qwen3",
+        keys={"attention.key_length": 64, "attention.value_length": 64},
+        tensors=dict(model_shapes("qwen3", 2, {})),
+    )
+
+
+def another_vocabulary(path: Path) -> None:
+    write_model(path, "llama", tensors={"token_embd.weight": (300, 256), "output.weight": (300, 256)})
+
+
+def no_heads(path: Path) -> None:
+    write_model(path, "llama", keys={"attention.head_count": 0})
+
+
+def text_for_a_number(path: Path) -> None:
+    write_model(path, "llama", keys={"embedding_length": "wide"})
+
+
+def lacks_a_key(path: Path) -> None:
+    write_model(path, "llama", keys={"attention.layer_norm_rms_epsilon": None})
+
+
 def lacks_a_weight(path: Path) -> None:
     write_gguf(path, leave_out="blk.0.ffn_up")
 
@@ -275,6 +370,26 @@ def not_a_number(path: Path) -> None:
         (old_version, "version 1"),
         (foreign_architecture, "'abacus'"),
         (no_tokenizer, "architecture 'llama'"),
+        (part_of_several, "part 2 of 3"),
+        (adapter, "LoRA adapter"),
+        (projector, "projector"),
+        (vocabulary_alone, "vocabulary without weights"),
+        (unknown_type, "quantisation type 99"),
+        (type_of_integers, "in the type I32"),
+        (unknown_key, "llama.attention.scale = 0.5"),
+        (experts, "llama.expert_count = 8"),
+        (yarn_constant, "qwen2.rope.scaling.yarn_beta_fast = 16.0"),
+        (unknown_scaling, "llama.rope.scaling.type = 'spiral'"),
+        (base_of_windows, "gemma2.rope.freq_base_swa = 500.0"),
+        (sizes_by_layer, "llama.feed_forward_length = (512, 256)"),
+        (left_over_tensor, "'rope_freqs.weight'"),
+        (left_over_layer, "'blk.1.attn_norm.weight'"),
+        (another_shape, "'blk.1.ffn_up.weight' has the shape (256, 256), and its header says (512, 256)"),
+        (another_head_size, "'blk.0.attn_q.weight' has the shape (512, 256), and its header says (256, 256)"),
+        (another_vocabulary, "288 tokens, and embeddings of 300"),
+        (no_heads, "a key of its header has a wrong value"),
+        (text_for_a_number, "a key of its header has a wrong value"),
+        (lacks_a_key, "'llama.attention.layer_norm_rms_epsilon'"),
         (lacks_a_weight, "lacks 1 of the weights"),
         (not_a_number, "not finite"),
     ],
@@ -292,6 +407,29 @@ def test_a_file_that_is_no_model_gives_one_line(
     assert reason in line
     assert "\n" not in line
     assert entries(cache) == []
+
+
+def test_a_part_is_known_by_its_name(tmp_path: Path) -> None:
+    path = write_model(tmp_path / "model-00001-of-00003.gguf", "llama")
+    with pytest.raises(FileError, match="is part 1 of 3, not a language model"):
+        gguf.load_gguf(path)
+    whole = write_model(tmp_path / "model-00001-of-00001.gguf", "llama")
+    assert gguf.load_gguf(whole)[0].config.num_hidden_layers == 2
+
+
+def test_keys_without_effect_are_accepted(tmp_path: Path) -> None:
+    neutral = {"expert_count": 0, "attention.causal": True, "tensor_data_layout": "Meta AI original pth"}
+    other = {"general.name": "mistral", "rope.scaling.finetuned": True, "attention.sliding_window": 4096}
+    network, _ = gguf.load_gguf(write_model(tmp_path / "tiny.gguf", "llama", keys=neutral | other))
+    assert network.config.model_type == "llama"
+    assert network.config.rope_parameters["rope_type"] == "default"
+
+
+def test_two_lists_of_factors_limit_the_length_to_the_first(tmp_path: Path) -> None:
+    factors = {f"rope_factors_{length}.weight": (32,) for length in ("short", "long")}
+    keys = {"rope.scaling.original_context_length": 64}
+    network, _ = gguf.load_gguf(write_model(tmp_path / "tiny.gguf", "phi3", keys=keys, tensors=factors))
+    assert network.config.max_position_embeddings == 64
 
 
 def test_importing_is_cheap() -> None:

@@ -60,8 +60,9 @@ class Drawn:
 
 def draw(data: object, target: int | str = "", *events: tuple[str, int, str]) -> Drawn:
     """Draw the data with view.js, then send events: each is a selector, the number of the element, and a type."""
-    with as_file(ASSETS.joinpath("view.js")) as script:
-        command = ["node", str(Path(__file__).with_name("dom.js")), str(script)]
+    with as_file(ASSETS) as folder:
+        scripts = [str(folder / name) for name in ("trace.js", "view.js")]
+        command = ["node", str(Path(__file__).with_name("dom.js")), *scripts]
         given = json.dumps([data, target, events])
         result = subprocess.run(command, input=given, check=True, capture_output=True, text=True, encoding="utf-8")
     return Drawn(json.loads(result.stdout))

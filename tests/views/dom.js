@@ -14,6 +14,8 @@ class Node {
     this.className = [...others, ...(on ? [name] : [])].join(" ");
   }
   get lastChild() { return this.children.at(-1); }
+  getAttribute(name) { return this.attributes[name] ?? null; }
+  getBoundingClientRect() { return { left: 0, right: 0, top: 0, height: 0 }; } // as if nothing had a size
   closest(selector) { return this.matches(selector) ? this : this.parent ? this.parent.closest(selector) : null; }
   set textContent(text) { this.children = text ? [text] : []; }
   get text() { return this.children.map((child) => (child instanceof Node ? child.text : child)).join(""); }
@@ -47,12 +49,17 @@ class Node {
   }
 }
 
-globalThis.document = { createElement: (tag) => new Node(tag) };
+globalThis.document = { createElement: (tag) => new Node(tag), createElementNS: (_, tag) => new Node(tag) };
+globalThis.ResizeObserver = class {
+  constructor(act) { this.act = act; }
+  observe() { this.act(); }
+};
 const [data, target, events] = JSON.parse(readFileSync(0, "utf8"));
 const element = new Node("div");
 element.dataset.target = String(target); // as a browser keeps it
 const name = Array.isArray(data) ? "reagentCompare" : "reagentView";
-new Function(readFileSync(process.argv[2], "utf8") + `; return ${name};`)()(element, data);
+const scripts = process.argv.slice(2).map((path) => readFileSync(path, "utf8")).join("\n");
+new Function(scripts + `; return ${name};`)()(element, data);
 for (const [selector, index, type] of events) {
   const node = element.querySelectorAll(selector)[index];
   if (type === "toggle") node.open = !node.open;

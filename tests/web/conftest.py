@@ -7,7 +7,7 @@ import pytest
 
 from reagent.web.config import Limits
 from reagent.web.jobs import JobQueue
-from reagent.web.storage import ExplanationStore
+from reagent.web.storage import ResultStore
 from web.service import Gate, Service, capital_model, create_service
 
 
@@ -28,7 +28,7 @@ def gate() -> Iterator[Gate]:
 @pytest.fixture
 def queue(gate: Gate, tmp_path: Path) -> Iterator[JobQueue]:
     """A queue for two waiting jobs, whose model waits at the gate."""
-    queue = JobQueue(capital_model(gate), ExplanationStore(tmp_path), Limits(queue=2))
+    queue = JobQueue(capital_model(gate), ResultStore(tmp_path), Limits(queue=2))
     yield queue
     gate.open()
     queue.close()

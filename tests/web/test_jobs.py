@@ -14,7 +14,7 @@ from reagent.web import jobs
 from reagent.web.config import Limits
 from reagent.web.jobs import Job, JobQueue, JobStatus, QueueFullError
 from reagent.web.sse import stream_events
-from reagent.web.storage import ExplanationStore
+from reagent.web.storage import ResultStore
 from web.service import PROMPT, WORDS, Gate, Service, capital_model, create_service, wait_for
 
 REQUEST = ExplainRequest.build(PROMPT, max_new_tokens=1)
@@ -82,8 +82,8 @@ def test_pending_jobs_are_listed_in_the_order_of_the_queue(gate: Gate, tmp_path:
     assert gate.reached.wait(20)
     names.append(service.submit(prompt="aunt lives", method="random"))
     assert service.client.get("/api/jobs").json() == [
-        {"id": names[0], "state": "running", "prompt": PROMPT, "method": "reagent"},
-        {"id": names[1], "state": "queued", "prompt": "aunt lives", "method": "random"},
+        {"id": names[0], "kind": "explanation", "state": "running", "prompt": PROMPT, "method": "reagent"},
+        {"id": names[1], "kind": "explanation", "state": "queued", "prompt": "aunt lives", "method": "random"},
     ]
     gate.open()
     service.wait_for_job(names[1])
@@ -132,8 +132,8 @@ def test_partial_results_have_decreasing_standard_errors(tmp_path: Path) -> None
     request = ExplainRequest.build(
         PROMPT, max_new_tokens=1, preset="leave-one-out", options={"probes": 64}, replacer="random"
     )
-    queue = JobQueue(capital_model(), ExplanationStore(tmp_path), Limits())
-    queue._run_job(RecordedJob("0" * 16, request), jobs.time.monotonic())
+    queue = JobQueue(capital_model(), ResultStore(tmp_path), Limits())
+    queue._run_job(RecordedJob("0" * 16, "explanation", request), jobs.time.monotonic())
     assert states[-1].status is JobStatus.DONE
     assert states[1].answer == " Tokyo"
     assert states[1].view is None
@@ -197,7 +197,7 @@ def test_an_idle_stream_sends_comments(gate: Gate, tmp_path: Path, monkeypatch: 
 
 
 def test_a_job_that_takes_too_long_fails_and_the_next_one_runs(gate: Gate, tmp_path: Path) -> None:
-    queue = JobQueue(capital_model(gate), ExplanationStore(tmp_path), Limits(seconds=1))
+    queue = JobQueue(capital_model(gate), ResultStore(tmp_path), Limits(seconds=1))
     job = start_blocked_job(queue, gate)
     jobs.time.sleep(1.1)
     gate.open()
@@ -217,7 +217,7 @@ def test_an_exception_in_the_model_ends_only_its_job(tmp_path: Path, caplog: pyt
             raise RuntimeError("secret-path and more")
         return capital_model().logits(context)
 
-    queue = JobQueue(ScriptedModel(WORDS, logits), ExplanationStore(tmp_path), Limits())
+    queue = JobQueue(ScriptedModel(WORDS, logits), ResultStore(tmp_path), Limits())
     first = queue.submit(REQUEST)
     wait_for(lambda: first.state.status.ended)
     assert first.state.error == "unexpected RuntimeError: see the terminal of the service"
@@ -230,7 +230,7 @@ def test_an_exception_in_the_model_ends_only_its_job(tmp_path: Path, caplog: pyt
 
 def test_a_full_disk_costs_the_link_and_not_the_answer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = tmp_path / "explanations"
-    queue = JobQueue(capital_model(), ExplanationStore(folder), Limits())
+    queue = JobQueue(capital_model(), ResultStore(folder), Limits())
     folder.rmdir()
     job = queue.submit(REQUEST)
     wait_for(lambda: job.state.status.ended)
@@ -242,7 +242,7 @@ def test_a_full_disk_costs_the_link_and_not_the_answer(tmp_path: Path, caplog: p
 
 def test_old_jobs_are_read_from_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "MAX_ENDED_JOBS", 2)
-    queue = JobQueue(capital_model(), ExplanationStore(tmp_path), Limits())
+    queue = JobQueue(capital_model(), ResultStore(tmp_path), Limits())
     submitted = []
     for _ in range(5):
         submitted.append(queue.submit(REQUEST))

@@ -77,10 +77,14 @@ def test_an_explanation_is_available_in_every_format(service: Service) -> None:
     assert png.content.startswith(b"\x89PNG")
     assert all("attachment" in response.headers["content-disposition"] for response in (html, png))
     assert service.client.post("/api/view", json=why).json() == service.get_job(name)["explanation"]
-    (entry,) = service.client.get("/api/explanations").json()
-    assert entry == {"id": name, "prompt": PROMPT, "completion": " Tokyo", "method": "reagent"} | {
-        "created": why["created"]
-    }
+    (entry,) = service.client.get("/api/history").json()
+    assert entry == {
+        "id": name,
+        "kind": "explanation",
+        "prompt": PROMPT,
+        "completion": " Tokyo",
+        "method": "reagent",
+    } | {"created": why["created"]}
 
 
 def test_a_link_survives_a_restart(tmp_path: Path) -> None:
@@ -93,7 +97,7 @@ def test_a_link_survives_a_restart(tmp_path: Path) -> None:
     assert after.get_job(name) | requested == before.get_job(name)
     assert after.get_job(name)["explanation"] == view
     assert "event: done\n" in after.client.get(f"/api/jobs/{name}/events").text
-    assert after.client.get("/api/explanations").json() == []  # the history starts anew
+    assert after.client.get("/api/history").json() == []  # the history starts anew
 
 
 def test_the_fields_of_a_request_reach_the_method(service: Service) -> None:
@@ -144,7 +148,7 @@ def test_a_chat_is_listed_by_its_last_user_message(tiny_model: HuggingFaceModel,
     body = {"messages": [{"role": role, "content": content} for role, content in messages], "method": "random"}
     response = service.client.post("/api/jobs", json={**body, "target": " Tokyo"})
     assert service.wait_for_job(response.json()["id"])["state"] == "done"
-    (entry,) = service.client.get("/api/explanations").json()
+    (entry,) = service.client.get("/api/history").json()
     assert entry["prompt"] == "to teach?"
     service.queue.close()
 

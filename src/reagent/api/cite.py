@@ -1,6 +1,6 @@
 """`cite`: from a question and documents to an answer with its sources."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from reagent.api.explain import CostMeter
 from reagent.api.prepare import stream_to
-from reagent.case import Case, Ids, Mask
+from reagent.case import Case, Floats
 from reagent.citations import (
     AnswerPart,
     CitationCost,
@@ -44,7 +44,6 @@ from reagent.request import LARGEST_SEED, check_texts, check_whole
 from reagent.segmentation import assign, split_sentences
 
 MAX_NEW_TOKENS = 64
-MANY_SENTENCES = 32  # from which on sentences are screened before they are measured one by one
 EXTRA_PROBES = 64  # for redundant sources and the smallest context
 
 
@@ -79,9 +78,9 @@ class CiteRequest:
         seed: int = 0,
     ) -> "CiteRequest":
         """Check every argument of `reagent.cite`."""
+        if isinstance(question, str) and not question.strip():
+            raise InputError("`question` is empty: give some text")
         check_texts(question=question, answer=answer)
-        if not question.strip():
-            raise InputError("the question is empty: give some text")
         if answer is not None and not answer.strip():
             raise InputError("`answer` is empty: give some text, or leave it out and the model writes it")
         check_templates(template, document_template)
@@ -185,28 +184,30 @@ def run(
         on_answer(case.completion.strip())
     meter = CostMeter(model)
     proposing, measuring = np.random.default_rng(request.seed).spawn(2)
+    report = on_progress or no_progress
     case = case.without_output_removal().with_logprobs(model)
+    grouped, sentence_of = _group(case, layout, offset)
+    values, prompt = grouped.values, case.prompt
+    case, screening = _screen(model, case, grouped, sentence_of, report)
+    grouped, sentence_of = _group(case, layout, offset)
     replacer = _make_replacer(request, model)
     proposals = meter.measure(lambda: replacer.propose(model, case, proposing)) if replacer else no_proposals(case)
-    grouped, sentence_of = _group(case, layout, offset)
     remover = make_remover(request.removal, model, grouped, proposals.grouped(grouped, measuring))
     sentences = [sentence_of[unit] for unit in remover.free]  # of each free unit
     documents: list[list[int]] = [[] for _ in request.documents]
     for unit, sentence in enumerate(sentences):
         documents[layout.sentences[sentence].document].append(unit)
-    report = on_progress or no_progress
-    candidates, screening = _screen(model, grouped, remover.free, sentences, report)
-    most = 1 + 2 * int(candidates.sum()) + 2 * len(documents) + EXTRA_PROBES
+    most = 1 + 2 * len(sentences) + 2 * len(documents) + EXTRA_PROBES
     budget = request.probes or most * (DRAWS if remover.is_random else 1)
     probes = ProbeSet(remover, grouped, budget, measuring, report)
-    search = SourceSearch(probes, documents, candidates)
+    search = SourceSearch(probes, documents)
     search.run()
     if _only_counts(model):  # an upper bound: all probes are used
         unused = measuring.random((probes.remaining, len(sentences))) < 0.5
         probes.measure(unused[unused.any(1)])
-    builder = _Builder(request, layout, grouped, search, sentences, screening)
+    builder = _Builder(request, layout, grouped, values, search, sentences, screening)
     pruned = _prune(model, request, builder, case)
-    return builder.build(model, replacer, case.prompt, pruned, meter)
+    return builder.build(model, replacer, prompt, pruned, meter)
 
 
 def _read(model: Model, prompt: str, answer: str | None, max_new_tokens: int) -> tuple[Case, int]:
@@ -238,15 +239,16 @@ def _group(case: Case, layout: Layout, offset: int) -> tuple[Case, dict[int, int
 
 
 def _screen(
-    model: Model, case: Case, free: Ids, sentences: Sequence[int], on_progress: ProgressCallback
-) -> tuple[Mask, Screening | None]:
-    """Which free units are measured one by one, and what is known about the others; of a few units, all."""
-    if len(free) <= MANY_SENTENCES:
-        return np.ones(len(free), dtype=np.bool_), None
-    screened = screen(model, case, near=0, on_progress=on_progress)
-    kept = np.isin(free, screened.discarded, invert=True)
-    discarded = tuple(sentence for sentence, is_kept in zip(sentences, kept, strict=True) if not is_kept)
-    return kept, Screening(discarded, float(screened.joint.sum()))
+    model: Model, case: Case, grouped: Case, sentence_of: Mapping[int, int], on_progress: ProgressCallback
+) -> tuple[Case, Screening | None]:
+    """The case without the sentences that cannot matter, and what is known about them; of a few sentences, all stay."""
+    screened = screen(model, grouped, near=0, on_progress=on_progress)
+    if screened.kept.all():
+        return case, None
+    absent = np.isin(grouped.unit_of, screened.discarded)[case.unit_starts[: len(case.input)]]
+    kept = tuple(token for token, is_absent in zip(case.input, absent, strict=True) if not is_absent)
+    discarded = tuple(sentence_of[unit] for unit in screened.discarded.tolist())
+    return replace(case, input=kept).with_logprobs(model), Screening(discarded, float(screened.joint.sum()))
 
 
 def _make_replacer(request: CiteRequest, model: Model) -> Replacer | None:
@@ -285,15 +287,16 @@ class _Builder:
 
     request: CiteRequest
     layout: Layout
-    case: Case  # its units are sentences
+    case: Case  # its units are sentences, without those that were set aside
+    values: Floats  # log-probabilities of the sentences of the answer, with all documents
     search: SourceSearch
     sentences: Sequence[int]  # of each free unit
     screening: Screening | None
 
     @property
     def logprob(self) -> float:
-        """Log-probability of the whole answer."""
-        return float(self.case.values.sum())
+        """Log-probability of the whole answer, with all documents."""
+        return float(self.values.sum())
 
     def build(
         self, model: Model, replacer: Replacer | None, prompt: str, pruned: PrunedContext, meter: CostMeter
@@ -309,7 +312,7 @@ class _Builder:
             whole=self._part(self.search.whole, self.case.output, self.logprob),
             parts=tuple(
                 self._part(t, [unit], float(value))
-                for t, (unit, value) in enumerate(zip(self.case.output, self.case.values, strict=True))
+                for t, (unit, value) in enumerate(zip(self.case.output, self.values, strict=True))
             ),
             pruned=pruned,
             screening=self.screening,
@@ -339,12 +342,17 @@ class _Builder:
             total_stderr=measured.total.stderr,
             from_documents=measured.from_documents,
             documents=measured.documents,
-            sentences=tuple(self._renumber(source) for source in measured.sentences),
+            sentences=(*(self._renumber(source) for source in measured.sentences), *self._discarded()),
             redundancies=tuple(
                 Redundancy(tuple(self.sentences[i] for i in r.sentences), r.effect, r.stderr)
                 for r in measured.redundancies
             ),
         )
+
+    def _discarded(self) -> Iterator[Source]:
+        """The sentences that were set aside: nothing was measured for each of them alone."""
+        for index in self.screening.discarded if self.screening else ():
+            yield Source(index, 0.0, None, None, None, None, (), ())
 
     def _renumber(self, source: Source) -> Source:
         """With indices of sentences instead of free units."""

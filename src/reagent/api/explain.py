@@ -14,17 +14,20 @@ from reagent.api.prepare import describe_target, find_target_span, group_tokens,
 from reagent.case import Case, Floats
 from reagent.errors import InputError
 from reagent.explanation import Cost, Explanation, Level, Rows, WhatIf, WholeAnswer
-from reagent.methods import Attribution, Method, Progress, ProgressCallback
+from reagent.methods import Attribution, Method, Progress, ProgressCallback, screening
+from reagent.methods.base import no_progress
 from reagent.methods.counterfactual import find_counterfactuals
-from reagent.methods.hierarchical import LevelResult, attribute_hierarchically
+from reagent.methods.hierarchical import Groups, LevelResult, SupportsHierarchy, attribute_hierarchically
 from reagent.methods.registry import make_method
+from reagent.methods.shortening import Shortener
 from reagent.models.base import Model
-from reagent.models.chat import Chat
+from reagent.models.chat import Chat, Tools
 from reagent.models.load import load_model
 from reagent.replacers import Proposals, Replacer
 from reagent.replacers.base import no_proposals
 from reagent.request import ExplainRequest
 from reagent.segmentation import Span
+from reagent.tracing import find_answer_span, trace_answer
 from reagent.views.notebook import notebook_bar
 
 
@@ -35,13 +38,16 @@ def explain(
     *,
     target: str | None = None,
     max_new_tokens: int = 10,
+    tools: Tools | None = None,
     stride: int = 1,
     units: str | Sequence[str] | None = None,
     prompt_spans: Sequence[Span] | None = None,
     target_span: str | None = None,
     contrast: str | None = None,
+    answer_span: str | None = None,
     attribute_target: bool | None = None,
     what_if: bool = False,
+    screen: bool = True,
     method: str | Method = "reagent",
     preset: str | None = None,
     replacer: str | Replacer = "auto",
@@ -58,13 +64,16 @@ def explain(
     *,
     target: str | Sequence[str | None] | None = None,
     max_new_tokens: int = 10,
+    tools: Tools | None = None,
     stride: int = 1,
     units: str | Sequence[str] | None = None,
     prompt_spans: Sequence[Span] | None = None,
     target_span: str | None = None,
     contrast: str | None = None,
+    answer_span: str | None = None,
     attribute_target: bool | None = None,
     what_if: bool = False,
+    screen: bool = True,
     method: str | Method = "reagent",
     preset: str | None = None,
     replacer: str | Replacer = "auto",
@@ -80,13 +89,16 @@ def explain(
     *,
     target: str | Sequence[str | None] | None = None,
     max_new_tokens: int = 10,
+    tools: Tools | None = None,
     stride: int = 1,
     units: str | Sequence[str] | None = None,
     prompt_spans: Sequence[Span] | None = None,
     target_span: str | None = None,
     contrast: str | None = None,
+    answer_span: str | None = None,
     attribute_target: bool | None = None,
     what_if: bool = False,
+    screen: bool = True,
     method: str | Method = "reagent",
     preset: str | None = None,
     replacer: str | Replacer = "auto",
@@ -100,21 +112,27 @@ def explain(
 
     Args:
         model: what `load_model` returns, or anything that it accepts.
-        prompt: a text, or a chat as a list of messages `{"role", "content"}`. A list of texts or of chats gives
-            a sequence of explanations, each computed when it is first read.
+        prompt: a text, or a chat as a list of messages `{"role", "content"}`, with `tool_calls` and the role `tool`
+            for agents. A list of texts or of chats gives a sequence of explanations, each computed when it is first
+            read.
         target: explain this continuation instead of the model's own; for a list of prompts, one for each.
         max_new_tokens: length of the model's own continuation.
+        tools: for a chat, definitions of the tools, which the chat template shows to the model.
         stride: explain every n-th output token only.
-        units: what is removed and scored: "token", "word", "sentence" or "paragraph". By default tokens, which
-            views show as words. A list goes from coarse to fine, as `["sentence", "token"]`; a long prompt does so
-            by default.
+        units: what is removed and scored: "token", "word", "sentence", "paragraph" or, in a chat, "message". By
+            default tokens, which views show as words. A list goes from coarse to fine, as `["sentence", "token"]`; a
+            long prompt does so by default.
         prompt_spans: score these characters of the prompt instead, each as one unit; everything else is kept.
         target_span: explain this phrase of the output as a whole.
         contrast: explain why the model did not say this instead.
+        answer_span: the answer in the output, at the last place where this text occurs. It is traced through the text
+            before it, the reasoning, to the prompt (`why.trace`).
         attribute_target: also remove earlier output tokens, so that each output token is explained by its whole
-            context. By default only the prompt is changed, unless a phrase, a contrast or the preset "paper" is
-            asked for.
+            context. By default only the prompt is changed, unless a phrase, a contrast, an answer to trace or the
+            preset "paper" is asked for.
         what_if: also report what the model says under the strongest replacement.
+        screen: set aside units of a long prompt that cannot matter, and explain the text without them. False measures
+            every unit in the whole text, which takes many times longer.
         method: an id of `reagent methods`, or an instance such as `ReagentFast(probes=64)`.
         preset: named settings of the method.
         replacer: an id of `reagent replacers`, or an instance. The preset `fast` deletes, unless one is named.
@@ -140,13 +158,16 @@ def explain(
             one,
             target=its_target,
             max_new_tokens=max_new_tokens,
+            tools=tools,
             stride=stride,
             units=units,
             prompt_spans=prompt_spans,
             target_span=target_span,
             contrast=contrast,
+            answer_span=answer_span,
             attribute_target=attribute_target,
             what_if=what_if,
+            screen=screen,
             method=method,
             preset=preset,
             options=options,
@@ -214,15 +235,14 @@ def run(
     """Answer a checked request."""
     request.check_model(model)
     replacer = request.replacer_for(model)
-    case = read_case(
-        stream_to(model, on_answer), request.prompt, request.target, request.contrast, request.max_new_tokens
-    )
+    case = read_case(stream_to(model, on_answer), request)
     if on_answer is not None:
         on_answer(case.completion)
     case = replace(case, stride=request.stride)
     if not request.attribute_target:
         case = case.without_output_removal()
     span = None if request.target_span is None else find_target_span(case, request.target_span)
+    answer = None if request.answer_span is None else find_answer_span(case.completion, request.answer_span)
     groups = group_tokens(case, request)
 
     meter = CostMeter(model)
@@ -234,21 +254,37 @@ def run(
         raise InputError("there is nothing to replace: the replacer has no proposal for any token of the prompt")
     if span is not None:
         case = case.with_phrase(*span)
-    builder = _Builder(model, request, replacer, case, span, tuple(groups), meter)
 
     def notify(progress: Progress, levels: list[LevelResult]) -> None:
         if report is not None:
             report(replace(progress, partial=builder.build(levels)) if levels else progress)
 
     with notebook_bar() if on_progress is None else nullcontext(on_progress) as report:
+        shortener = _screen(model, case, request, groups, report or no_progress)
+        builder = _Builder(model, request, replacer, case, span, tuple(groups), meter, shortener)
         levels = attribute_hierarchically(
-            request.method, model, case, proposals, list(groups.values()), attributing, notify
+            request.method, model, case, proposals, list(groups.values()), attributing, notify, shortener
         )
-    if not request.what_if:
-        return builder.build(levels)
-    last, all_targets = levels[-1], span is None and request.contrast is None
-    targets = range(len(case.output)) if all_targets else [builder.build(levels).focus]
-    return builder.build(levels, find_counterfactuals(model, last.case, last.proposals, last.attribution, targets))
+    counterfactuals: Sequence[WhatIf] = ()
+    if request.what_if:
+        last, all_targets = levels[-1], span is None and request.contrast is None
+        targets = range(len(case.output)) if all_targets else [builder.build(levels).focus]
+        counterfactuals = find_counterfactuals(model, last.case, last.proposals, last.attribution, targets)
+    why = builder.build(levels, counterfactuals)
+    return why if answer is None else replace(why, trace=trace_answer(why, answer))
+
+
+def _screen(
+    model: Model, case: Case, request: ExplainRequest, groups: Mapping[str, Groups], on_progress: ProgressCallback
+) -> Shortener | None:
+    """What the coarsest units are explained without; None if all of them are measured in the whole text."""
+    method, unit = request.method, next(iter(groups))
+    can_shorten = isinstance(method, SupportsHierarchy) and not getattr(method, "replaces", True)
+    if not request.screen or not can_shorten or unit in ("token", "word"):
+        return None
+    units = case.grouped(groups[unit])
+    screened = screening.screen(model, units, on_progress=on_progress)
+    return None if screened.kept.all() else Shortener(model, units, screened)
 
 
 @dataclass(frozen=True)
@@ -262,6 +298,7 @@ class _Builder:
     span: Span | None  # the phrase of the output that is explained, if one was asked for
     units: tuple[str, ...]  # from coarse to fine
     meter: "CostMeter"
+    shortener: Shortener | None
 
     def build(self, levels: Sequence[LevelResult], counterfactuals: Sequence[WhatIf] = ()) -> Explanation:
         *coarser, last = (level._replace(attribution=level.attribution.explained_only(level.case)) for level in levels)
@@ -287,6 +324,7 @@ class _Builder:
                 Level(unit, level.case.input, **_rows(level.attribution), answer=_answer(level.attribution))
                 for unit, level in zip(self.units, coarser, strict=False)
             ),
+            screening=None if self.shortener is None else self.shortener.info,
             messages=self.case.messages,
             what_if=tuple(counterfactuals),
             cost=self.meter.cost(last.attribution),

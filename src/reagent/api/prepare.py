@@ -8,7 +8,6 @@ from reagent.errors import EmptyGenerationError, InputError
 from reagent.methods.base import Method
 from reagent.methods.hierarchical import Groups, SupportsHierarchy
 from reagent.models.base import HasChatTemplate, Model, Streams, require
-from reagent.models.chat import Chat
 from reagent.request import ExplainRequest
 from reagent.segmentation import UNITS, Span, assign, check_spans
 
@@ -16,15 +15,15 @@ LONG_PROMPT = 400  # tokens from which a prompt is explained coarse to fine
 _CHAT_HINT = "; if it is a chat model, give the prompt as a message (--chat; in Python a list of messages)"
 
 
-def read_case(model: Model, prompt: str | Chat, target: str | None, contrast: str | None, max_new_tokens: int) -> Case:
+def read_case(model: Model, request: ExplainRequest) -> Case:
     """Prompt and output as tokens; with a contrast, up to the first token that differs."""
-    case = _read(model, prompt, target, max_new_tokens)
-    if contrast is None:
+    case = _read(model, request, request.target)
+    if request.contrast is None:
         return case
-    contrast = _with_space(contrast, case.completion)
+    contrast = _with_space(request.contrast, case.completion)
     if contrast == case.completion:
         raise InputError(f"`contrast` is the model's own output, {contrast!r}: give another text")
-    other = _read(model, prompt, contrast, max_new_tokens)
+    other = _read(model, request, contrast)
     pairs = zip(case.output, other.output, strict=False)
     index = next((i for i, (one, two) in enumerate(pairs) if one.ids != two.ids), None)
     if index is None:
@@ -45,7 +44,8 @@ def _with_space(contrast: str, output: str) -> str:
     return f" {contrast}" if output.startswith(" ") and contrast[0].isalnum() else contrast
 
 
-def _read(model: Model, prompt: str | Chat, target: str | None, max_new_tokens: int) -> Case:
+def _read(model: Model, request: ExplainRequest, target: str | None) -> Case:
+    prompt, max_new_tokens = request.prompt, request.max_new_tokens
     if isinstance(prompt, str):
         try:
             return model.case(prompt, target, max_new_tokens)
@@ -53,6 +53,8 @@ def _read(model: Model, prompt: str | Chat, target: str | None, max_new_tokens: 
             raise EmptyGenerationError(_CHAT_HINT if isinstance(model, HasChatTemplate) else "") from error
     require(model, HasChatTemplate, "a chat")
     assert isinstance(model, HasChatTemplate)
+    if request.tools:
+        return model.chat(prompt, target, max_new_tokens, request.tools)
     return model.chat(prompt, target, max_new_tokens)
 
 
@@ -115,8 +117,11 @@ def _span_of_tokens(case: Case, spans: Sequence[Span]) -> Groups:
 
 
 def _segments(case: Case, unit: str) -> Iterable[Span]:
-    """Words, sentences or paragraphs; in a chat, those of each message."""
+    """Words, sentences or paragraphs; in a chat, those of each message, or the messages themselves."""
     parts = [(message.start, message.end) for message in case.messages] or [(0, len(case.prompt))]
+    if unit == "message":
+        yield from parts
+        return
     for begin, stop in parts:
         for start, end in UNITS[unit](case.prompt[begin:stop]):
             yield begin + start, begin + end

@@ -92,12 +92,14 @@ def measure_speed(model: ModelConfig) -> float | None:
     if not (model.id in bundled.MODELS or is_available_offline(model.id, model.revision)):
         return None
     loaded = load_model(model.id, device=model.device, dtype=model.dtype, revision=model.revision)
-    ids = np.asarray(loaded.case("one two three", " four").ids)
-    sequences = np.random.default_rng(0).choice(ids, (ROWS, LENGTH))
-    last = np.array([LENGTH - 1])
-    loaded.score(sequences[:4], last, ids[:1])  # warm-up
+    case = loaded.case("one two three", " four")
+    free = np.flatnonzero(~case.protected[: len(case.input)])
+    end = np.tile(case.ids[free[-1] + 1 :], (ROWS, 1))  # an encoder–decoder has special tokens before its output
+    start = np.random.default_rng(0).choice(case.ids[free], (ROWS, LENGTH - end.shape[1]))
+    sequences, last = np.concatenate([start, end], axis=1), np.array([LENGTH - 1])
+    loaded.score(sequences[:4], last, case.targets[-1:])  # warm-up
     begin = time.perf_counter()
-    loaded.score(sequences, last, ids[:1])
+    loaded.score(sequences, last, case.targets[-1:])
     return ROWS * LENGTH / (time.perf_counter() - begin)
 
 

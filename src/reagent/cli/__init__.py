@@ -32,6 +32,7 @@ FLAGS = {  # of Python arguments whose flag has another name
     "units": "--unit or --levels",
     "replacer_options": "--candidates, --masked-lm and --weighted",
     "model": "--masked-lm",
+    "tools": "tools in the file of --messages",
 }
 
 

@@ -56,7 +56,8 @@ Unit = Annotated[
     typer.Option(
         "--unit",
         "--units",
-        help="The unit that is removed and scored: token, word, sentence or paragraph. Default: token, shown as words.",
+        help="The unit that is removed and scored: token, word, sentence, paragraph, or message (of a chat). "
+        "Default: token, shown as words.",
     ),
 ]
 AttributeTarget = Annotated[
@@ -95,6 +96,24 @@ Contrast = Annotated[
         help="Explain why the model did not say this instead. A word gets a leading space if the output has one.",
     ),
 ]
+AnswerSpan = Annotated[
+    str | None,
+    typer.Option(
+        "--answer-span",
+        metavar="TEXT",
+        help="Trace this part of the output, at the last place where it occurs, through the text before it (the "
+        "reasoning) to the prompt.",
+    ),
+]
+CheckTraced = Annotated[
+    int | None,
+    typer.Option(
+        "--check-traced",
+        metavar="N",
+        help="With --answer-span: delete each of the N strongest sentences of the prompt, generate the reasoning "
+        "again, and see whether the answer is still given.",
+    ),
+]
 Chat = Annotated[
     bool, typer.Option("--chat", help="The prompt is a message to a chat model: use the model's own template.")
 ]
@@ -102,12 +121,19 @@ System = Annotated[str | None, typer.Option("--system", metavar="TEXT", help="Ch
 Messages = Annotated[
     Path | None,
     typer.Option(
-        "--messages", metavar="F.json", help='Chat: earlier messages, [{"role": …, "content": …}, …], or all of it.'
+        "--messages",
+        metavar="F.json",
+        help='Chat: earlier messages, [{"role": …, "content": …}, …], or all of it; with tools, {"messages": […], '
+        '"tools": […]}.',
     ),
 ]
 
 WhatIf = Annotated[
     bool, typer.Option("--what-if", help="Also show the output of the model under the strongest replacement.")
+]
+
+NoScreen = Annotated[
+    bool, typer.Option("--no-screen", help="Measure every unit of a long prompt in the whole text (many times slower).")
 ]
 
 # --- the method ---

@@ -80,7 +80,10 @@ def models(context: typer.Context) -> None:
             typer.echo(f"    not cached: fetched on first use, or now with `reagent models pull {entry.name}`")
     for name in plugin_names("models"):
         typer.echo(f"{name}: from an installed package")
-    typer.echo("Also: hub ids and folders of causal language models for transformers, .gguf files, and servers by URL.")
+    typer.echo(
+        "Also: hub ids and folders of causal language models and encoder–decoders for transformers, .gguf files, and "
+        "servers by URL."
+    )
 
 
 @models_app.command()

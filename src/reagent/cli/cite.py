@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from reagent.cli import arguments as o
+from reagent.errors import FileError
 
 
 def cite(
@@ -80,7 +81,7 @@ def cite(
         replacer=replacer,
         probes=probes,
         seed=seed,
-        **drop_none(template=None if template is None else read_prompt(None, template)),
+        **drop_none(template=None if template is None else _read_template(template)),
     )
     check_outputs(json, html=html, markdown=markdown)
     options = server_options(tokenizer, cache, concurrency, rate, recover, server)
@@ -102,3 +103,10 @@ def cite(
         typer.echo(citations.to_json())
     elif not quiet:
         citations.show()
+
+
+def _read_template(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig").removesuffix("\n")
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot read the template {str(path)!r}: {getattr(error, 'strerror', error)}") from error

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from reagent.api.cite import CiteRequest
     from reagent.models.base import Model
-    from reagent.models.dry_run import DryRunModel
     from reagent.request import ExplainRequest
 
 logger = logging.getLogger(__name__)
@@ -18,10 +17,12 @@ LONG_RUN = 1000  # requests from which a run is announced
 
 def estimate(model: "Model", request: "ExplainRequest | CiteRequest") -> str:
     """A table of requests and tokens, for each way of scoring."""
-    if not _is_server(model):
-        passes = _run_dry(model, request).meter
+    from reagent.api.estimate import is_server, run_dry
+
+    if not is_server(model):
+        passes = run_dry(model, request).meter
         return f"at most {passes.forward_passes:,} forward passes over {passes.tokens:,} tokens, computed here"
-    dry_run, own = _run_dry(model, request), model.info["backend"]
+    dry_run, own = run_dry(model, request), model.info["backend"]
     lines = [f"{'at most':<38}{'requests':>12}{'tokens sent':>14}{'received':>12}"]
     for name, cost, here in (
         ("with echoed prompt log-probabilities", dry_run.echo, "of the prompt" in own),
@@ -34,10 +35,11 @@ def estimate(model: "Model", request: "ExplainRequest | CiteRequest") -> str:
 
 def announce(model: "Model", request: "ExplainRequest | CiteRequest", quiet: bool) -> None:
     """Log the cost of a long run on a server."""
-    if quiet or not _is_server(model):
+    from reagent.api.estimate import estimate_requests, is_server
+
+    if quiet or not is_server(model):
         return
-    dry_run = _run_dry(model, request)
-    cost = dry_run.echo if "of the prompt" in model.info["backend"] else dry_run.next_token
+    cost = estimate_requests(model, request)
     if cost.requests >= LONG_RUN:
         logger.info(
             "at most %s requests with %s tokens; --dry-run prints this and stops",
@@ -48,7 +50,9 @@ def announce(model: "Model", request: "ExplainRequest | CiteRequest", quiet: boo
 
 def count_requests(model: "Model") -> Callable[[], str] | None:
     """The number of requests and of responses from the cache so far, for the progress bar."""
-    if not _is_server(model):
+    from reagent.api.estimate import is_server
+
+    if not is_server(model):
         return None
     meter, before = model.meter, replace(model.meter)
 
@@ -57,19 +61,3 @@ def count_requests(model: "Model") -> Callable[[], str] | None:
         return f" ({meter.requests - before.requests:,} requests{f', {cached:,} from the cache' if cached else ''})"
 
     return describe
-
-
-def _run_dry(model: "Model", request: "ExplainRequest | CiteRequest") -> "DryRunModel":
-    from reagent.api import cite, explain
-    from reagent.models.dry_run import DryRunModel
-
-    stand_in = DryRunModel(model)
-    if isinstance(request, cite.CiteRequest):
-        cite.run(stand_in, request)
-    else:
-        explain.run(stand_in, request)
-    return stand_in
-
-
-def _is_server(model: "Model") -> bool:
-    return str(model.info["backend"]).startswith("http")

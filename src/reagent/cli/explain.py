@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reagent.cli import arguments as o
+from reagent.errors import InputError
 
 if TYPE_CHECKING:
     from reagent.explanation import Explanation
@@ -38,8 +39,11 @@ def explain(
     levels: o.Levels = None,
     span: o.Phrase = None,
     contrast: o.Contrast = None,
+    answer_span: o.AnswerSpan = None,
+    check_traced: o.CheckTraced = None,
     attribute_target: o.AttributeTarget = False,
     what_if: o.WhatIf = False,
+    no_screen: o.NoScreen = False,
     chat: o.Chat = False,
     system: o.System = None,
     messages: o.Messages = None,
@@ -67,6 +71,7 @@ def explain(
 
     Example: reagent explain "My aunt moved to Japan. She rents a flat in the capital," --max-new-tokens 1
     """
+    from reagent.api.check_traced import check_traced as check
     from reagent.api.explain import run
     from reagent.cli.dry_run import announce, count_requests, estimate
     from reagent.cli.notes import note_cache, note_contrast
@@ -79,13 +84,16 @@ def explain(
         replacer_arguments,
         server_options,
     )
-    from reagent.cli.progress import progress_bar
+    from reagent.cli.progress import progress_bar, spinner
+    from reagent.errors import InputError
     from reagent.request import ExplainRequest
 
     question = QuestionOptions(
         prompt, file, target, max_new_tokens, unit, spans, marked, levels, span, contrast, chat, system, messages,
-        token, seed, attribute_target,
+        token, seed, attribute_target, answer_span,
     )  # fmt: skip
+    if check_traced is not None and answer_span is None:
+        raise InputError("--check-traced needs --answer-span: give the answer that is traced")
     named = drop_none(
         probes=probes,
         response=response,
@@ -102,6 +110,7 @@ def explain(
         preset=preset,
         options=parse_settings(settings) | named,
         what_if=what_if,
+        screen=not no_screen,
         **replacer_arguments(replacer, candidates, masked_lm, weighted),
         **question.arguments(),
     )
@@ -114,6 +123,9 @@ def explain(
     announce(loaded, request, quiet)
     with progress_bar("explaining", quiet, count_requests(loaded)) as on_progress:
         why = run(loaded, request, on_progress)
+    if check_traced is not None:
+        with spinner("checking the trace", quiet):
+            why = check(loaded, why, check_traced)
     note_contrast(why, contrast, quiet)
     note_cache(loaded, quiet)
     if json not in (None, "-"):
@@ -128,21 +140,41 @@ def explain(
 
 
 def show(
-    file: Annotated[Path, typer.Argument(metavar="F.json", help="An explanation written by --json.")],
+    file: Annotated[Path, typer.Argument(metavar="F.json", help="An explanation or citations written by --json.")],
     html: o.Html = None,
     png: o.Png = None,
     token: o.OutputToken = None,
+    answer_span: o.AnswerSpan = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only write the requested files.")] = False,
 ) -> None:
-    """Show a saved explanation."""
-    from reagent.cli.parsing import check_outputs
+    """Show a saved explanation, or saved citations."""
+    from reagent.cli.parsing import check_outputs, is_citations
     from reagent.explanation import load
 
     check_outputs(None, html=html, png=png)
+    if is_citations(file):
+        _show_citations(file, html, png, token, quiet)
+        return
     why = load(file)
+    why = why if answer_span is None else why.traced(answer_span)
     _write_views(why, html, png, token)
     if not quiet:
         why.show(target=token)
+
+
+def _show_citations(file: Path, html: Path | None, png: Path | None, token: int | None, quiet: bool) -> None:
+    from reagent.citations import Citations
+
+    citations = Citations.load(file)
+    for flag, value in (("--png", png), ("--token", token)):
+        if value is not None:
+            raise InputError(
+                f"{flag} is for explanations, and {str(file)!r} has citations: leave it out, or use --html"
+            )
+    if html is not None:
+        citations.to_html(html)
+    if not quiet:
+        citations.show()
 
 
 def _write_views(why: "Explanation", html: Path | None, png: Path | None, token: int | None) -> None:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from reagent.cli.progress import spinner
 from reagent.errors import FileError, InputError
 from reagent.models.base import Model
-from reagent.models.chat import load_messages
+from reagent.models.chat import Chat, Tools, load_messages
 from reagent.segmentation import Span, parse_marks, read_spans
 
 NEW_TOKENS = 10
@@ -35,6 +36,7 @@ class QuestionOptions:
     token: int | None = None
     seed: int = 0
     attribute_target: bool = False
+    answer_span: str | None = None
 
     @property
     def new_tokens(self) -> int:
@@ -48,28 +50,31 @@ class QuestionOptions:
             raise InputError(f"there is no output token {self.token}: tokens are numbered from 0")
         if self.levels is not None and self.unit is not None:
             raise InputError("give --unit or --levels, not both: levels are units from coarse to fine")
-        prompt, parts = self._prompt()
+        prompt, tools, parts = self._prompt()
         return {
             "prompt": prompt,
+            "tools": tools,
             "target": self.target,
             "max_new_tokens": self.new_tokens,
             "units": self.unit if self.levels is None else [level.strip() for level in self.levels.split(",")],
             "prompt_spans": parts,
             "target_span": self.span,
             "contrast": self.contrast,
+            "answer_span": self.answer_span,
             "attribute_target": True if self.attribute_target or self.token is not None else None,
             "seed": self.seed,
         }
 
-    def _prompt(self) -> tuple[str | list[dict[str, str]], list[Span] | None]:
-        """The prompt or the messages, and the spans to score if any are given."""
+    def _prompt(self) -> tuple[str | Chat, Tools, list[Span] | None]:
+        """The prompt or the messages, the tools of a chat, and the spans to score if any are given."""
         in_chat = self.chat or self.system is not None or self.messages is not None
         if not in_chat:
-            return self._parts(read_prompt(self.prompt, self.file))
+            text, parts = self._parts(read_prompt(self.prompt, self.file))
+            return text, (), parts
         if self.with_marks or self.spans is not None:
             raise InputError("--spans and --marked are for a plain prompt: leave them out in a chat")
         whole = self.messages is not None and self.prompt is None and self.file is None
-        return self._conversation("" if whole else read_prompt(self.prompt, self.file)), None
+        return *self._conversation("" if whole else read_prompt(self.prompt, self.file)), None
 
     def _parts(self, text: str) -> tuple[str, list[Span] | None]:
         if self.spans is not None and self.with_marks:
@@ -78,13 +83,23 @@ class QuestionOptions:
             return parse_marks(text)
         return text, None if self.spans is None else read_spans(self.spans)
 
-    def _conversation(self, text: str) -> list[dict[str, str]]:
-        """System message, earlier messages, and the prompt as the last."""
-        earlier = [] if self.messages is None else load_messages(self.messages, whole=not text)
+    def _conversation(self, text: str) -> tuple[Chat, Tools]:
+        """System message, earlier messages, and the prompt as the last; and the tools."""
+        earlier, tools = ([], ()) if self.messages is None else load_messages(self.messages, whole=not text)
         if self.system is not None and any(message["role"] == "system" for message in earlier):
             raise InputError("give the system message with --system or in the file of messages, not in both")
         first = [] if self.system is None else [{"role": "system", "content": self.system}]
-        return [*first, *earlier, *([{"role": "user", "content": text}] if text else [])]
+        return [*first, *earlier, *([{"role": "user", "content": text}] if text else [])], tools
+
+
+def is_citations(file: Path) -> bool:
+    """Whether a file has citations; if it cannot be read, the error is left to those who read it."""
+    from reagent.atomic_io import read_json
+
+    with suppress(FileError):
+        data = read_json(file, "")
+        return isinstance(data, dict) and str(data.get("schema", "")).startswith("reagent.citations/")
+    return False
 
 
 def read_prompt(prompt: str | None, file: Path | None) -> str:

@@ -24,6 +24,7 @@ random.py          the random baseline
 hierarchical.py    any method from coarse to fine
 citation.py        the sources of an answer: each removed alone and kept alone
 screening.py       the few units of a long prompt that can matter
+shortening.py      a long prompt explained in the text that screening leaves
 counterfactual.py  the output under the strongest replacement
 probing.py         scoring probes in batches
 normalization.py   from effects to scores

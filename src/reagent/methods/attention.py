@@ -7,6 +7,9 @@ without a contrast, because attention does not depend on which token is predicte
 The effect of a unit is the attention that it receives. It is never negative, and does not show whether the unit
 makes the target more or less likely. Scores are the attention of the units that are not protected over their sum: a
 start token often receives most of the attention.
+
+In an encoder–decoder, a position of the output attends to the source and to the output so far, with half of the weight
+each (encoder_decoder.py). A rollout goes through the layers of the encoder, then through those of the decoder.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,8 +32,16 @@ Layers = Sequence[Singles]  # for each layer, [heads, length, length]
 
 
 def mean_of_layers(layers: Layers) -> Floats:
-    """Mean over all layers and heads, [length, length]."""
-    return np.asarray(sum(map(_mean_of_heads, layers)) / len(layers))
+    """Mean over all heads of the layers in which a position attends to anything, [length, length].
+
+    In an encoder–decoder, positions of the output are in the layers of the decoder only.
+    """
+    total = np.zeros(layers[0].shape[-2:])
+    count = np.zeros((len(total), 1))
+    for mean in map(_mean_of_heads, layers):
+        total += mean
+        count += mean.any(-1, keepdims=True)
+    return total / np.maximum(count, 1)
 
 
 def last_layer(layers: Layers) -> Floats:
@@ -41,7 +52,7 @@ def last_layer(layers: Layers) -> Floats:
 def rollout(layers: Layers) -> Floats:
     """Share of each input position in each position of the last layer (Abnar and Zuidema, 2020); [length, length]."""
     joint = identity = np.eye(layers[0].shape[-1])
-    for layer in layers:
+    for layer in layers:  # a row of zeros is a position that is not in this layer: it stays as it is
         mixed = 0.5 * _mean_of_heads(layer) + 0.5 * identity  # A = 0.5 W + 0.5 I: half is the residual connection
         joint = mixed / mixed.sum(-1, keepdims=True) @ joint  # Eq. 1: Ã(l) = A(l) Ã(l − 1)
     return joint

@@ -48,14 +48,12 @@ class PartSources:
 class SourceSearch:
     """Measures the sources of all parts with the same probes.
 
-    `documents` has the free units of each document. `candidates` are the units that are measured one by one, by default
-    all of them.
+    `documents` has the free units of each document.
     """
 
-    def __init__(self, probes: ProbeSet, documents: Sequence[Sequence[int]], candidates: Mask | None = None) -> None:
+    def __init__(self, probes: ProbeSet, documents: Sequence[Sequence[int]]) -> None:
         self.probes, self.documents = probes, [list(units) for units in documents]
         self.units = len(probes.free)
-        self.candidates = np.ones(self.units, dtype=np.bool_) if candidates is None else candidates
         outputs = len(probes.case.output)
         self.whole = outputs if probes.whole is not None else 0
         self.parts = range(outputs)
@@ -63,12 +61,12 @@ class SourceSearch:
     def run(self) -> None:
         """Measure everything that the budget allows, the most telling first."""
         every = np.ones((1, self.units), dtype=np.bool_)
-        alone = ~np.eye(self.units, dtype=np.bool_)[self.candidates]
+        alone = ~np.eye(self.units, dtype=np.bool_)
         self._measure(np.concatenate([every, alone]))
         ranked = np.argsort(-self._gains_alone(), kind="stable")
-        self._measure([self.probes.set_of([i]) for i in ranked if self.candidates[i]])
+        self._measure([self.probes.set_of([i]) for i in ranked])
         self._measure([self.probes.set_of(self._sufficient(t)) for t in self._targets if len(self._sufficient(t)) > 1])
-        worth = [units for units in self.documents if len(units) > 1 and self.candidates[units].any()]
+        worth = [units for units in self.documents if len(units) > 1]
         self._measure([self.probes.all_but(units, self.whole) for units in worth])
         self._measure([self.probes.set_of(units) for units in worth])
 

@@ -1,14 +1,15 @@
 """Counterfactuals: what the model predicts when the most important unit is replaced."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from reagent.case import Case, Ids
 from reagent.explanation import Answer, WhatIf
 from reagent.methods.base import Attribution
-from reagent.models.base import HasTokenTexts, Model, PredictsTokens, require
+from reagent.models.base import HasDistributions, HasTokenTexts, Model, PredictsTokens, require
 from reagent.replacers.base import Proposals
 
 ANSWERS = 3  # most likely tokens that a counterfactual lists
@@ -22,9 +23,8 @@ def find_counterfactuals(
 
     It takes one pass per candidate, shared by the targets with the same most important unit, and two per target.
     """
-    for capability in (PredictsTokens, HasTokenTexts):
+    for capability in (PredictsTokens if not isinstance(model, HasDistributions) else HasDistributions, HasTokenTexts):
         require(model, capability, "`what_if`")
-    assert isinstance(model, PredictsTokens)
     assert isinstance(model, HasTokenTexts)
     texts = dict(zip(model.ordinary_ids.tolist(), model.ordinary_texts, strict=True))
     top = {t: int(np.argmax(attribution.scores[t])) for t in targets}
@@ -36,10 +36,9 @@ def find_counterfactuals(
         for t in (t for t, at in top.items() if at == unit):
             strongest = sequences[int(values[:, t].argmin())]
             position = case.unit_starts[len(case.input) + t]
-            ids, logprobs = model.predict(strongest[: position + 1], ANSWERS)
+            answers = _predict_next(model, strongest[:position])
             logprob = replace(case, contrast=None).score_outputs(model, strongest[None]).value[0, t]
             replacement = strongest[case.unit_starts[unit] : case.unit_starts[unit + 1]]
-            answers = zip(ids[-1], logprobs[-1], strict=True)
             counterfactuals.append(
                 WhatIf(
                     target=t,
@@ -50,6 +49,16 @@ def find_counterfactuals(
                 )
             )
     return sorted(counterfactuals, key=lambda counterfactual: counterfactual.target)
+
+
+def _predict_next(model: Any, context: Ids) -> Iterable[tuple[int, float]]:
+    """The most likely next tokens with their log-probabilities."""
+    if isinstance(model, PredictsTokens):
+        ids, logprobs = model.predict(np.append(context, 0), ANSWERS)
+        return zip(ids[-1].tolist(), logprobs[-1].tolist(), strict=True)
+    logprobs = model.after_tokens(context[None], np.array([len(context)]))[0, 0, model.ordinary_ids]
+    best = np.argsort(-logprobs, kind="stable")[:ANSWERS]
+    return zip(model.ordinary_ids[best].tolist(), logprobs[best].tolist(), strict=True)
 
 
 def _replacements(proposals: Proposals, unit: int) -> Ids:

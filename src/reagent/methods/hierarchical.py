@@ -13,8 +13,9 @@ import numpy as np
 from reagent.case import Case, Floats, Ids, Mask
 from reagent.errors import InputError
 from reagent.methods.base import Attribution, Method, Progress
+from reagent.methods.shortening import Shortener, ShortText
 from reagent.models.base import Model
-from reagent.replacers.base import Proposals
+from reagent.replacers.base import Proposals, no_proposals
 
 EXPANDED_SHARE = 0.8  # units are expanded until they cover this share of the score …
 MAX_EXPANDED_TOKENS = 96  # … or this number of tokens
@@ -50,8 +51,12 @@ def attribute_hierarchically(
     groupings: Sequence[Groups],
     rng: np.random.Generator,
     on_progress: LevelProgressCallback,
+    shortener: Shortener | None = None,
 ) -> list[LevelResult]:
-    """Explain `case`, whose units are tokens, by `groupings` from coarse to fine. The last result is the finest."""
+    """Explain `case`, whose units are tokens, by `groupings` from coarse to fine. The last result is the finest.
+
+    With a `shortener`, every level is explained in a short text, by a method that replaces nothing.
+    """
     results: list[LevelResult] = []
     groups = groupings[0]
     generators = [rng] if len(groupings) == 1 else rng.spawn(len(groupings))
@@ -72,9 +77,19 @@ def attribute_hierarchically(
         if proposals.replaceable.any() and not table.replaceable[: len(units.input)].any():
             raise InputError("there is nothing to replace: the replacer has no proposal for any of the requested units")
 
+        short = None
+        if shortener is not None:
+            passed_over = None if expanded is None else (~fresh & ~units.protected)[: len(units.input)]
+            short = shortener.shorten(visible, passed_over)
+
         def result_of(
-            attribution: Attribution, units: Case = units, table: Proposals = table, fresh: Mask = fresh
+            attribution: Attribution,
+            units: Case = units,
+            table: Proposals = table,
+            fresh: Mask = fresh,
+            short: ShortText | None = short,
         ) -> LevelResult:
+            attribution = attribution if short is None else short.restore(attribution)
             combined = _combine(attribution, units, results[-1], fresh) if results else attribution
             return LevelResult(units, table, combined)
 
@@ -84,7 +99,8 @@ def attribute_hierarchically(
             shown = [*results, result_of(partial)] if isinstance(partial, Attribution) else []
             on_progress(Progress(progress.done + done, progress.total + done, progress.unit), shown)
 
-        results.append(result_of(part.attribute(model, visible, table, own_rng, report)))
+        text, own_table = (visible, table) if short is None else (short.case, no_proposals(short.case))
+        results.append(result_of(part.attribute(model, text, own_table, own_rng, report)))
     return results
 
 

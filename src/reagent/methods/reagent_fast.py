@@ -378,9 +378,17 @@ class _Search:
         yield from self._test_sufficiency(target)
 
     def _find_groups(self, target: _Target) -> Requests:
-        interactions = target.surrogate.interactions()
+        near = self._near()
         searches = (
-            find_redundant(self.probes, target.row, target.single, target.shapley, interactions, target.groups),
+            find_redundant(
+                self.probes,
+                target.row,
+                target.single,
+                target.shapley,
+                target.surrogate,
+                near[near < len(target.single)],
+                target.groups,
+            ),
             find_complementary(self.probes, target.row, target.single, target.groups),
         )
         for wanted in chain(*searches):

@@ -9,9 +9,12 @@ hidden   The unit is hidden in the keys and values of the full text, and only th
          hidden one, so that the effect is approximate: it is used to choose units, not to report them. A model that
          cannot hide (see `HidesPrefix`) is screened without it.
 
-The best units by either measure are kept. Then one probe deletes all others together. If the answer loses more than
-is tolerated, units are missing: those whose return restores the answer are found by bisection, and the test is
-repeated. The result has therefore always passed its test, if need be because everything is kept.
+If the units with a clear effect do not carry the answer, others are needed beside them: each unit is then kept together
+with the clear ones. This finds a fact that is stated several times and that needs another fact.
+
+The best units by any measure are kept. Then one probe deletes all others together. If the answer loses more than is
+tolerated, units are missing: those whose return restores the answer are found by bisection, with their substitutes, and
+the test is repeated. The result has therefore always passed its test, if need be because everything is kept.
 
 Units directly before the output ask the question. They are always kept.
 """
@@ -27,12 +30,17 @@ from reagent.models.base import HidesPrefix, Model
 from reagent.removal import Delete
 from reagent.validation import check_range
 
+MANY_UNITS = 32  # of fewer units, all are kept
 KEEP = 0.1  # share of the units
 FEWEST_KEPT = 6
 NEAR_TOKENS = 32  # before the output: units that start there are always kept
 TOLERATED_SHARE = 0.1  # of what a target loses without all units …
 TOLERATED_NATS = 0.7  # … or this, if it is more
 LEAST_EFFECT = 1.0  # nats: targets with a smaller largest effect count less when units are chosen
+NOISE = 0.1  # share of the largest effect: smaller effects give a unit no rank
+CLEAR = 0.3  # … and from this share on, an effect is clear
+SUBSTITUTE = 0.5  # … and a unit makes up for another one
+MOST_SUBSTITUTED = 3  # units whose substitutes are looked for
 MOST_TEXTS = 256  # for units kept alone, if the model cannot hide units: more units are kept in blocks
 MOST_RETURNED = 8  # units that are found one by one if the test fails
 BATCH = 64  # texts between two reports of progress
@@ -52,7 +60,13 @@ class Screen:
     hidden: Floats | None  # [units, outputs]: what is lost if the unit is hidden; None if the model cannot hide
     joint: Floats  # [outputs]: what is lost without all units that are not kept
     nothing: Floats  # [outputs]: what is lost without all units that are not near
+    sums: Floats  # [outputs, targets]: the output units that are added to each target
     passes: int  # forward passes; texts that continue the cached prefix count as one each
+
+    def tolerates(self, lost: Floats) -> bool:
+        """Whether a loss of the output units, [outputs], is small for every target."""
+        allowed = np.maximum(TOLERATED_NATS, TOLERATED_SHARE * self.nothing @ self.sums)
+        return bool((lost @ self.sums <= allowed).all())
 
     @property
     def discarded(self) -> Ids:
@@ -102,23 +116,35 @@ class _Screening:
         self.near = _find_near(case, self.units, near)
         self.far = np.flatnonzero(~self.near)
         self.sums = _sum_targets(case, targets)
-        self.begin, self.done, self.planned = model.meter.forward_passes, 0, 2 + 2 * len(self.far)
+        self.joint: dict[bytes, Floats] = {}  # of the units that are kept
+        self.begin, self.done, self.planned = model.meter.forward_passes, 0, 3 + 2 * len(self.far)
 
     def run(self, keep: float) -> Screen:
         size = max(FEWEST_KEPT, round(keep * len(self.units)))
         outputs = len(self.case.output)
-        if size >= len(self.far):  # nothing would be saved
+        if len(self.far) < MANY_UNITS or size >= len(self.far):
             zeros = np.zeros((len(self.units), outputs))
             everything = np.ones(len(self.units), dtype=np.bool_)
-            return Screen(self.units, everything, self.near, zeros, None, zeros[0], zeros[0], 0)
-        nothing = self._drops(~self.near[None])[0]
-        alone, hidden = self._keep_alone(nothing), self._hide()
-        order = self._order([alone] if hidden is None else [hidden, alone])
-        tolerated = np.maximum(TOLERATED_NATS, TOLERATED_SHARE * nothing @ self.sums)
-        kept, joint = self._choose(order, size, tolerated)
+            return Screen(self.units, everything, self.near, zeros, None, zeros[0], zeros[0], self.sums, 0)
+        hidden = self._hide()  # first, while the model still has the keys and values of the whole text
+        nothing = self._joint(self.near)
+        self.tolerated = np.maximum(TOLERATED_NATS, TOLERATED_SHARE * nothing @ self.sums)
+        alone = self._keep_with(self.near)
+        measures = [alone] if hidden is None else [hidden, alone]
+        clear = self._clear(measures, size)
+        if clear.any() and not self._passes(self.near | clear):  # something is needed beside the clear units
+            measures.append(self._keep_with(self.near | clear))
+        order = self._order(measures)
+        kept, returned = self._complete(self._mark(order[:size], self.near), order[size:])
+        if returned:  # the measures missed them, and perhaps others that say the same
+            needed = self._mark(returned, self.near | clear)
+            needed, more = self._complete(needed, order[np.isin(order, np.flatnonzero(kept & ~needed))])
+            for unit in (*returned, *more)[:MOST_SUBSTITUTED]:
+                kept |= self._find_substitutes(unit, needed)
+        joint = self._joint(kept)
         passes = self.model.meter.forward_passes - self.begin
         self.on_progress(Progress(self.done, self.done, "probes"))
-        return Screen(self.units, kept, self.near, alone, hidden, joint, nothing, passes)
+        return Screen(self.units, kept, self.near, alone, hidden, joint, nothing, self.sums, passes)
 
     # --- measurements ---
 
@@ -134,15 +160,17 @@ class _Screening:
         self.done += texts
         self.on_progress(Progress(self.done, max(self.planned, self.done), "probes"))
 
-    def _keep_alone(self, nothing: Floats) -> Floats:
-        """What each unit adds if all others are deleted, [units, outputs]; of many units, what its block adds."""
-        count = len(self.far) if isinstance(self.model, HidesPrefix) else min(len(self.far), MOST_TEXTS)
-        blocks = np.array_split(self.far, count)
-        removed = np.tile(~self.near, (count, 1))
-        for row, block in zip(removed, blocks, strict=True):
-            row[block] = False
+    def _keep_with(self, base: Mask) -> Floats:
+        """What each unit adds if only it and `base` are kept, [units, outputs]; of many units, what its block adds."""
+        others = np.flatnonzero(~base)
+        count = len(others) if isinstance(self.model, HidesPrefix) else min(len(others), MOST_TEXTS)
+        blocks = np.array_split(others, count)
+        kept = np.tile(base, (count, 1))
+        for row, block in zip(kept, blocks, strict=True):
+            row[block] = True
         gains = np.zeros((len(self.units), len(self.case.output)))
-        gains[self.far] = np.repeat(nothing - self._drops(removed), [len(block) for block in blocks], axis=0)
+        added = self._joint(base) - self._drops(~kept)
+        gains[others] = np.repeat(added, [len(block) for block in blocks], axis=0)
         return gains
 
     def _hide(self) -> Floats | None:
@@ -164,48 +192,70 @@ class _Screening:
 
     # --- choices ---
 
+    def _shares(self, measure: Floats) -> Floats:
+        """The largest share of each unit in the largest effect on a target, [units]."""
+        effects = measure @ self.sums  # [units, targets]
+        effects = effects - np.median(effects[self.far], axis=0)  # what every unit does, because it is some text
+        return np.asarray((effects / np.maximum(effects[self.far].max(0), LEAST_EFFECT)).max(1))
+
+    def _clear(self, measures: Sequence[Floats], size: int) -> Mask:
+        """The units with a clear effect in any measure, at most half of `size`, [units]."""
+        share = np.max([self._shares(measure) for measure in measures], axis=0)
+        share[self.near] = 0.0
+        clear = np.zeros(len(self.units), dtype=np.bool_)
+        clear[np.argsort(-share, kind="stable")[: size // 2]] = True
+        return clear & (share >= CLEAR)
+
     def _order(self, measures: Sequence[Floats]) -> Ids:
-        """The units that are not near, the best by any measure first: the first of each, the second of each, …"""
-        ranks = []
-        for measure in measures:
-            effects = measure[self.far] @ self.sums  # [units, targets]
-            effects = effects - np.median(effects, axis=0)  # what every unit does, because it is some text
-            share = (effects / np.maximum(effects.max(0), LEAST_EFFECT)).max(1)
-            ranks.append(np.argsort(np.argsort(-share, kind="stable"), kind="stable"))
-        return self.far[np.lexsort((np.sum(ranks, axis=0), np.min(ranks, axis=0)))]
+        """The units that are not near: the first of each measure, the second of each, …, then those without effect."""
+        shares = np.array([self._shares(measure)[self.far] for measure in measures])  # [measures, units]
+        ranks = np.argsort(np.argsort(-shares, axis=1, kind="stable"), axis=1, kind="stable")
+        best = np.where(shares >= NOISE, ranks, len(self.far)).min(0)
+        return self.far[np.lexsort((-shares.max(0), best))]
 
-    def _choose(self, order: Ids, size: int, tolerated: Floats) -> tuple[Mask, Floats]:
-        """The units to keep, and what the output loses without all others."""
-        joint: dict[bytes, Floats] = {}
+    def _joint(self, kept: Mask) -> Floats:
+        """What each output unit loses without all units that are not kept, [outputs]."""
+        key = kept.tobytes()
+        if key not in self.joint:
+            self.joint[key] = np.zeros(len(self.case.output)) if kept.all() else self._drops(~kept[None])[0]
+        return self.joint[key]
 
-        def passes(kept: Mask) -> bool:
-            if kept.all():
-                joint[kept.tobytes()] = np.zeros(len(self.case.output))
-            elif kept.tobytes() not in joint:
-                joint[kept.tobytes()] = self._drops(~kept[None])[0]
-            return bool((joint[kept.tobytes()] @ self.sums <= tolerated).all())
+    def _passes(self, kept: Mask) -> bool:
+        return bool((self._joint(kept) @ self.sums <= self.tolerated).all())
 
-        def add(kept: Mask, units: Ids) -> Mask:
-            more = kept.copy()
-            more[units] = True
-            return more
+    def _mark(self, units: Sequence[int] | Ids, kept: Mask) -> Mask:
+        """`kept` and these units."""
+        more = kept.copy()
+        more[units] = True
+        return more
 
-        kept, rest = add(self.near, order[:size]), order[size:]
-        for _ in range(MOST_RETURNED):
-            if passes(kept):
-                return kept, joint[kept.tobytes()]
-            too_few, enough = 0, len(rest)  # of the rest that must return; all of it restores the answer
-            while enough - too_few > 1:
-                middle = min(max(2 * too_few, size), (too_few + enough) // 2)
-                if passes(add(kept, rest[:middle])):
-                    enough = middle
-                else:
-                    too_few = middle
-            whole = add(kept, rest[:enough])
-            kept, rest = add(kept, rest[enough - 1 : enough]), rest[: enough - 1]
-        kept = kept if passes(kept) else whole
-        passes(kept)
-        return kept, joint[kept.tobytes()]
+    def _complete(self, kept: Mask, rest: Ids) -> tuple[Mask, list[int]]:
+        """`kept` and those units of `rest` without which it does not pass the test; all of them pass it."""
+        returned: list[int] = []
+        while not self._passes(kept):
+            enough = self._count_enough(kept, rest)
+            if len(returned) == MOST_RETURNED:
+                return self._mark(rest[:enough], kept), returned
+            returned.append(int(rest[enough - 1]))
+            kept, rest = self._mark(returned, kept), rest[: enough - 1]
+        return kept, returned
+
+    def _count_enough(self, kept: Mask, rest: Ids) -> int:
+        """How many of the rest must return to pass the test, by bisection; all of them restore the answer."""
+        too_few, enough = 0, len(rest)
+        while enough - too_few > 1:
+            middle = min(max(2 * too_few, FEWEST_KEPT), (too_few + enough) // 2)
+            if self._passes(self._mark(rest[:middle], kept)):
+                enough = middle
+            else:
+                too_few = middle
+        return enough
+
+    def _find_substitutes(self, unit: int, needed: Mask) -> Mask:
+        """The units that make up for one of the needed units: another place where the same is said, [units]."""
+        base = needed & (np.arange(len(needed)) != unit)
+        share = self._shares(self._keep_with(base))
+        return np.asarray((share >= SUBSTITUTE) & (share >= SUBSTITUTE * share[unit]) & ~base)
 
 
 def _find_near(case: Case, units: Ids, tokens: int) -> Mask:

@@ -30,6 +30,7 @@ def case_of(explanation: Explanation) -> Case:
         explanation.output,
         contrast,
         explanation.messages,
+        separate=explanation.has_separate_output,
     )
     return case.without_output_removal() if explanation.attributes == "prompt" else case
 

@@ -3,6 +3,9 @@
 base.py           the protocol of a model, and the protocols of optional capabilities
 load.py           `load_model`: from a name, path, URL or pair of objects to a model
 huggingface.py    causal language models on this machine, through `transformers`
+seq2seq.py        encoder–decoder models on this machine, through `transformers`
+encoder_decoder.py    an encoder–decoder as one function, from source and output to logits
+source_and_target.py  source and target of an encoder–decoder as tokens
 network.py        a network as one function from tokens or embeddings to logits
 internals.py      distributions, masked scores, values, gradients and attention of a network
 prefix_cache.py   the prefix that many sequences share, computed once
@@ -13,9 +16,9 @@ tokenization.py   texts to tokens and back
 chat.py           chat messages and chat templates
 _transformers.py  loading from folders, the hub's cache and the hub
 bundled.py        the models that come from the Python package index
-gguf.py           GGUF files as folders that `transformers` loads
 cache.py          the cache folder
 dry_run.py        a model that only counts requests
+gguf/             GGUF files as folders that `transformers` loads
 http/             models behind an HTTP API that returns only probabilities
 """
 

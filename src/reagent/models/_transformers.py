@@ -49,6 +49,8 @@ def load_pretrained(
 ) -> tuple[Any, Any]:
     """The network and the tokenizer of `name`; `kind` is an auto class of transformers, `what` its name in messages.
 
+    Where a causal LM is asked for, an encoder–decoder is loaded as what it is.
+
     With `spread`, the layers go to all GPUs, and to main memory when the GPUs are full.
     """
     folder = Path(name).expanduser()
@@ -79,6 +81,14 @@ def move(network: Any, device: Any) -> Any:
     """The network on the device; quantized weights, and layers on several devices, stay where they were loaded."""
     is_placed = getattr(network, "hf_quantizer", None) is not None or len(getattr(network, "hf_device_map", ())) > 1
     return network if is_placed else network.to(device)
+
+
+def is_encoder_decoder(config: Any) -> bool:
+    """Whether this is the config of a text-to-text encoder–decoder; its decoder alone is a causal LM."""
+    from transformers import MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING
+
+    is_pair = bool(getattr(config, "is_encoder_decoder", False))
+    return is_pair and type(config) in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING
 
 
 def shorten_message(error: Exception, limit: int = 200) -> str:
@@ -137,13 +147,20 @@ def _load(
 
 
 def _auto_class(kind: str, config: Any) -> str:
-    """The auto class for a configuration: models of images and text that are no causal LMs are read as text only."""
+    """The auto class for a configuration, where a causal LM is asked for.
+
+    An encoder–decoder is loaded as what it is. Models of images and text that are no causal LMs are read as text only.
+    """
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
 
+    if kind != "AutoModelForCausalLM":
+        return kind
+    if is_encoder_decoder(config):
+        return "AutoModelForSeq2SeqLM"
     is_causal = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
-    if kind == "AutoModelForCausalLM" and not is_causal and type(config) in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING:
-        return "AutoModelForImageTextToText"
-    return kind
+    return (
+        kind if is_causal or type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING else "AutoModelForImageTextToText"
+    )
 
 
 def _in_hub_cache(name: str, file: str, revision: str | None = None) -> str | None:

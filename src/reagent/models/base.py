@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from reagent.case import Case, Floats, Ids, Mask, TargetScores
 from reagent.errors import CapabilityError
-from reagent.models.chat import Chat
+from reagent.models.chat import Chat, Tools
 
 Singles = npt.NDArray[np.float32]  # single precision, as networks compute
 
@@ -91,8 +91,11 @@ class PredictsTokens(Protocol):
 class HasChatTemplate(Protocol):
     """Has a chat template (needed by chats)."""
 
-    def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
-        """The case of an answer to `messages`; the tokens that the template adds are protected."""
+    def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10, tools: Tools = ()) -> Case:
+        """The case of an answer to `messages`; the tokens that the template adds are protected.
+
+        `tools` are definitions that the template shows to the model; without any, the argument is left out.
+        """
         ...
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from reagent.case import Case, Ids, Mask, TargetScores
 from reagent.models.base import HasAttentionMask, HasChatTemplate, Meter, Model, Predictions
-from reagent.models.chat import Chat
+from reagent.models.chat import Chat, Tools
 from reagent.models.http.scoring import UNLISTED, make_queries, scored_texts
 
 VOCABULARY = 1000
@@ -56,13 +56,13 @@ class DryRunModel:
         case: Case = make_case(prompt, target, max_new_tokens)
         return case
 
-    def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
+    def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10, tools: Tools = ()) -> Case:
         preview = getattr(self.model, "preview_case", None)
         if preview is not None:
-            case: Case = preview(messages, target, max_new_tokens)
+            case: Case = preview(messages, target, max_new_tokens, tools)
             return case
         assert isinstance(self.model, HasChatTemplate)
-        return self.model.chat(messages, target, max_new_tokens)
+        return self.model.chat(messages, target, max_new_tokens, *([tools] if tools else []))
 
     def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
         return self.score_ragged(list(sequences), np.tile(positions, (len(sequences), 1)), targets)

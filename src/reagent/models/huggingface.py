@@ -16,7 +16,7 @@ from reagent.errors import CapabilityError, InputError
 from reagent.explanation import Token
 from reagent.models import internals
 from reagent.models.base import Meter, Predictions, Singles
-from reagent.models.chat import Chat, check_target, render_chat
+from reagent.models.chat import Chat, Tools, check_target, render_chat
 from reagent.models.network import LOGITS_AT_ONCE, TOKENS_AT_ONCE, Network
 from reagent.models.padding import pad_right, plan_ragged
 from reagent.models.prefix_cache import PrefixCache, plan_batches
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 LOGITS_IN_CACHE = 2**20  # logits that are read twice while they are in the processor's cache
+LONG_TEXT = 512  # tokens
 PASS_COST = 48  # tokens that a processor reads in the fixed time of one pass
 
 
@@ -127,10 +128,10 @@ class HuggingFaceModel:
             raise InputError("the prompt is empty: give some text to explain")
         return self._case(prompt, tokenize(self._codec, prompt), True, target, max_new_tokens)
 
-    def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
-        text, rendered = render_chat(self.tokenizer, messages, self._name)
+    def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10, tools: Tools = ()) -> Case:
+        text, rendered = render_chat(self.tokenizer, messages, self._name, tools)
         if target is not None:
-            check_target(self.tokenizer, messages, target, self._name)
+            check_target(self.tokenizer, messages, target, self._name, tools)
         source = tokenize_chat(self._codec, text, rendered)
         return replace(self._case(text, source, False, target, max_new_tokens), messages=rendered)
 
@@ -204,7 +205,9 @@ class HuggingFaceModel:
             sequences[:, :length], limit, self.tokens_at_once, max(1, room // len(positions)), self._pass_cost
         )
         for i, batch in enumerate(batches):
-            prefix = self._prefix.read(sequences[batch.rows[0], : batch.shared], keep=i == 0)
+            # One long text is likely to be read again: its keys and values are kept until another text is read.
+            shared = limit if len(sequences) == 1 and length >= LONG_TEXT else batch.shared
+            prefix = self._prefix.read(sequences[batch.rows[0], :shared], keep=i == 0)
             logits = self._adapter.forward(ids[batch.rows], before, cache=prefix)
             logprob[batch.rows], rank[batch.rows] = _logprob_and_rank(logits, wanted)
         return TargetScores(logprob, rank.astype(np.int64))
@@ -244,13 +247,11 @@ class HuggingFaceModel:
         with self._lock, torch.inference_mode():
             is_known = self._prefix.holds(sequence[:begin])
             prefix = self._prefix.read(sequence[:begin], keep=False)
-            if prefix is None:
+            if prefix is None or prefix.has_windows:
                 return None
             self.meter.add(0 if is_known else 1, begin)
             self.meter.add(len(hidden), end - begin)
-            keep = np.concatenate([~hidden, np.ones((len(hidden), end - begin), dtype=np.bool_)], axis=1)
-            sequences = np.tile(sequence, (len(hidden), 1))
-            return internals.score_masked(self._adapter, sequences, keep, positions, targets, prefix)
+            return internals.score_hidden(self._adapter, sequence, hidden, positions, targets, prefix)
 
     @property
     def _pass_cost(self) -> float:

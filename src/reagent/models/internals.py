@@ -8,10 +8,11 @@ import torch
 from reagent.case import Case, Floats, Ids, Mask, TargetScores
 from reagent.models.base import Singles
 from reagent.models.network import Network
-from reagent.models.prefix_cache import COPIES, SharedPrefix
+from reagent.models.prefix_cache import SharedPrefix
 
 ROW_ROUNDING = 0.05  # of the sum of a row of attention in half precision
 GRADIENT_MEMORY = 8  # how many times the memory of a forward pass its gradient takes
+PACKED_TOKENS = 512  # after a prefix, in one text of several copies; a quarter of the prefix, if that is more
 
 
 def compute_distributions(network: Network, text: Ids | Singles, positions: Ids) -> Singles:
@@ -29,26 +30,56 @@ def compute_distributions(network: Network, text: Ids | Singles, positions: Ids)
     return np.concatenate(rows)
 
 
-def score_masked(
-    network: Network, sequences: Ids, keep: Mask, positions: Ids, targets: Ids, prefix: SharedPrefix | None = None
-) -> TargetScores:
-    """As `Model.score`, of the tokens that `keep` [rows, length] leaves visible; all rows continue `prefix`."""
+def score_masked(network: Network, sequences: Ids, keep: Mask, positions: Ids, targets: Ids) -> TargetScores:
+    """As `Model.score`, of the tokens that `keep` [rows, length] leaves visible."""
     assert keep[:, positions - 1].all(), "a prediction cannot be read off a masked token"
     length = int(positions.max())  # the last target itself is never read
     ids, mask = network.tensor(sequences[:, :length]), network.tensor(keep[:, :length])
     before, wanted = network.tensor(positions - 1), network.tensor(targets)
-    rows = network.rows_at_once(length, len(positions))
-    if prefix is not None:
-        rows = network.rows_at_once(length - prefix.get_seq_length(), len(positions))
-        rows = max(1, min(rows, COPIES * network.tokens_at_once // length))
-    logprob, rank = [], []
+    scores = []
     with torch.inference_mode():
-        for batch in _batches(len(ids), rows):
-            logits = network.forward(ids[batch], before, mask=mask[batch], cache=prefix)
-            own = _logits_of(logits, wanted)
-            logprob.append((own - logits.logsumexp(-1)).double().cpu())
-            rank.append((logits > own[..., None]).sum(-1).cpu())
-    return TargetScores(torch.cat(logprob).numpy(), torch.cat(rank).numpy())
+        for batch in _batches(len(ids), network.rows_at_once(length, len(positions))):
+            scores.append(_score_targets(network.forward(ids[batch], before, mask=mask[batch]), wanted))
+    return _join(scores)
+
+
+def score_hidden(
+    network: Network, sequence: Ids, hidden: Mask, positions: Ids, targets: Ids, prefix: SharedPrefix
+) -> TargetScores:
+    """As `Model.score` of one sequence, where each row of `hidden` [rows, prefix] hides some tokens of its prefix.
+
+    The text after the prefix is repeated for every row, and all copies are read as one text: a copy sees itself and
+    what its row does not hide. The keys and values of the prefix are therefore never copied.
+    """
+    begin, end = hidden.shape[1], int(positions.max())  # the last target itself is never read
+    size, limit = end - begin, max(PACKED_TOKENS, begin // 4)
+    copies = network.rows_at_once(size, len(positions))
+    copies = max(1, min(copies, limit // size))
+    scores, wanted = [], network.tensor(targets)
+    for some in _batches(len(hidden), copies):
+        count = len(hidden[some])
+        ids = network.tensor(np.concatenate([sequence[:begin], np.tile(sequence[begin:end], count)])[None])
+        own = np.kron(np.eye(count, dtype=np.bool_), np.tri(size, dtype=np.bool_))
+        visible = np.concatenate([np.repeat(~hidden[some], size, axis=0), own], axis=1)
+        lowest = torch.finfo(network.module.dtype).min
+        mask = network.tensor(np.where(visible, 0.0, lowest)[None, None])
+        places = network.tensor(np.tile(np.arange(begin, end), count))
+        before = network.tensor((positions - 1 + size * np.arange(count)[:, None]).ravel())
+        with torch.inference_mode():
+            logits = network.forward(ids, before, mask=mask, places=places, cache=prefix)
+        scores.append(_score_targets(logits.view(count, len(positions), -1), wanted))
+    return _join(scores)
+
+
+def _score_targets(logits: torch.Tensor, targets: torch.Tensor) -> TargetScores:
+    """From logits [rows, targets, vocabulary]."""
+    own = _logits_of(logits, targets)
+    logprob, rank = own - logits.logsumexp(-1), (logits > own[..., None]).sum(-1)
+    return TargetScores(logprob.double().cpu().numpy(), rank.cpu().numpy())
+
+
+def _join(scores: Sequence[TargetScores]) -> TargetScores:
+    return TargetScores(*(np.concatenate(columns) for columns in zip(*scores, strict=True)))
 
 
 def compute_values(network: Network, case: Case, embeddings: Singles, batch_size: int | None) -> Floats:

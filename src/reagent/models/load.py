@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from reagent.models.http import HttpModel
     from reagent.models.huggingface import HuggingFaceModel
+    from reagent.models.seq2seq import Seq2SeqModel
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 DEFAULT_MODEL = "smollm2"
@@ -121,7 +122,7 @@ def _connect(url: str, options: Mapping[str, Any]) -> "HttpModel":
     return connect(url, with_options(ServerOptions(), plain, "a model at a URL"))
 
 
-def _wrap_pair(pair: Any, device: str, dtype: str) -> "HuggingFaceModel":
+def _wrap_pair(pair: Any, device: str, dtype: str) -> "HuggingFaceModel | Seq2SeqModel":
     try:
         network, tokenizer = pair
         tokenizer.convert_ids_to_tokens, network.forward  # noqa: B018
@@ -129,23 +130,21 @@ def _wrap_pair(pair: Any, device: str, dtype: str) -> "HuggingFaceModel":
         raise InputError(
             f"cannot explain a {type(pair).__name__}: give a name, a folder or a (model, tokenizer) pair"
         ) from error
-    from reagent.models.huggingface import HuggingFaceModel
-
     placement = _check_placement(device, dtype)
     if device != "auto":
         network = _transformers.move(network, placement.device)
     if placement.dtype is not None:
         network = network.to(placement.dtype)
-    return HuggingFaceModel(network, tokenizer)
+    return _model_class(network)(network, tokenizer)
 
 
-def _load_bundled(name: str, placement: "_Placement") -> "HuggingFaceModel":
+def _load_bundled(name: str, placement: "_Placement") -> Model:
     return _load_pretrained(
         name, bundled.fetch(name), placement, backend="transformers (gguf)", recorded=bundled.revision(name)
     )
 
 
-def _load_gguf(path: Path, placement: "_Placement") -> "HuggingFaceModel":
+def _load_gguf(path: Path, placement: "_Placement") -> Model:
     """Small files are converted once and kept. Large ones are read again each time, to save disk space."""
     if gguf.fits_cache(path):
         return _load_pretrained(str(path), gguf.convert_cached(path), placement, backend="transformers (gguf)")
@@ -163,7 +162,7 @@ def _load_pretrained(
     revision: str | None = None,
     backend: str = "transformers",
     recorded: str | None = None,
-) -> "HuggingFaceModel":
+) -> "HuggingFaceModel | Seq2SeqModel":
     """`revision` is requested from the hub; `recorded` is the revision of a model that is not from the hub."""
     automatic: Any = "float32" if placement.device.type == "cpu" else "auto"
     network, tokenizer = _transformers.load_pretrained(
@@ -174,12 +173,21 @@ def _load_pretrained(
         revision=revision,
         spread=placement.spread,
     )
-    from reagent.models.huggingface import HuggingFaceModel
-
     if not placement.spread:
         network = _transformers.move(network, placement.device)
     commit = recorded or getattr(network.config, "_commit_hash", None) or revision
-    return HuggingFaceModel(network, tokenizer, name=name, revision=commit, backend=backend)
+    return _model_class(network)(network, tokenizer, name=name, revision=commit, backend=backend)
+
+
+def _model_class(network: Any) -> "type[HuggingFaceModel] | type[Seq2SeqModel]":
+    """The class for this network: an encoder–decoder, or a causal language model."""
+    if _transformers.is_encoder_decoder(getattr(network, "config", None)):
+        from reagent.models.seq2seq import Seq2SeqModel
+
+        return Seq2SeqModel
+    from reagent.models.huggingface import HuggingFaceModel
+
+    return HuggingFaceModel
 
 
 def _load_plugin_model(plugin: Any, name: str) -> Model:

@@ -115,18 +115,23 @@ class Network:
         positions: torch.Tensor,
         *,
         mask: torch.Tensor | None = None,
+        places: torch.Tensor | None = None,
         cache: "Cache | None" = None,
     ) -> torch.Tensor:
         """Float32 logits [rows, positions, vocabulary]; logits of all positions are built only if they must be.
 
         `text` is ids [rows, length] or embeddings [rows, length, width]. With a `mask` [rows, length], hidden tokens
         get no attention and all others keep their positions. A `cache` holds keys and values of the first tokens.
+        With `places` [length after the cache], the tokens after the cache have these positions, and `mask`
+        [rows, 1, length after the cache, length] is added to the attention logits.
         """
         start = 0 if cache is None else cache.get_seq_length()
         # A clone, because some families scale what they are given in place.
         embeds = text.is_floating_point()
         inputs: dict[str, Any] = {"inputs_embeds": text.clone()} if embeds else {"input_ids": text[:, start:]}
-        if mask is not None:
+        if places is not None:
+            inputs |= {"attention_mask": mask, "position_ids": (places + self.first_position).expand(len(text), -1)}
+        elif mask is not None:
             numbers = self._positions(text, start, text.shape[1] - start)
             inputs |= {"attention_mask": mask.long(), "position_ids": numbers}
         if cache is not None:

@@ -86,13 +86,17 @@ class PrefixCache:
         self._latest = self._kept = EMPTY
 
     def holds(self, tokens: Ids) -> bool:
-        """Whether exactly these tokens were read last, so that `read` costs nothing."""
-        return np.array_equal(self._latest[0], tokens)
+        """Whether these tokens begin what was read last, so that `read` costs nothing."""
+        return np.array_equal(self._latest[0][: len(tokens)], tokens)
 
     def read(self, tokens: Ids, keep: bool) -> "SharedPrefix | None":
         """Keys and values of `tokens`; None if they are few, or if the network has no plain keys and values."""
         if len(tokens) < SHORTEST or not self.can_share:
             return None
+        if len(tokens) < len(self._latest[0]) and self.holds(tokens):
+            cropped = _crop(self._latest[1], len(tokens))
+            if cropped is not None:
+                return SharedPrefix(cropped)
         known, cache = self._longest_match(tokens)
         if len(tokens) > len(known):
             # A branch grows, so that an interruption leaves no half-grown cache behind.
@@ -125,11 +129,22 @@ def _branch(cache: Any) -> Any:
     return branch
 
 
+def _crop(cache: Any, length: int) -> Any:
+    """A view of the first tokens of the cache; None if it has windows, which hold only the last tokens."""
+    if any(type(layer) is not DynamicLayer for layer in cache.layers):
+        return None
+    cropped = _branch(cache)
+    for layer in cropped.layers:
+        layer.keys, layer.values = layer.keys[..., :length, :], layer.values[..., :length, :]
+    return cropped
+
+
 class SharedPrefix(Cache):
     """The keys and values of one sequence, which every row of a batch continues; nothing is added to them."""
 
     def __init__(self, cache: Cache) -> None:
         super().__init__(layers=cache.layers)
+        self.has_windows = any(type(layer) is not DynamicLayer for layer in cache.layers)
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, layer_idx: int, *_args: Any, **_more: Any

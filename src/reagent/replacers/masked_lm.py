@@ -66,7 +66,7 @@ class MaskedLMReplacer:
     def propose(self, model: Model, case: Case, rng: np.random.Generator) -> Proposals:
         vocabulary = Vocabulary(model, "replacer 'roberta'")
         lm = load_masked_lm(self.model, self.revision)
-        text = case.prompt + case.completion
+        text = case.text
         masks = {i: _make_mask(text, *spans, int(case.ids[i]), vocabulary) for i, spans in _find_spans(case, text)}
         passes_before = lm.meter.forward_passes
         fills = lm.fill(text, tuple(dict.fromkeys(mask.span for mask in masks.values())))
@@ -135,9 +135,7 @@ class _Mask:
 
 def _find_spans(case: Case, text: str) -> Iterator[tuple[int, tuple[Span, Span]]]:
     """For every token that may be replaced: its index, its span in the text, and the span to mask."""
-    tokens = case.input + case.output
-    shifts = [0] * len(case.input) + [len(case.prompt)] * len(case.output)
-    spans = [(token.start + by, token.end + by) for token, by in zip(tokens, shifts, strict=True)]
+    tokens, spans = case.units, case.spans
     protected = (start for (start, _), token in zip(spans, tokens, strict=True) if token.protected)
     gaps = (i for i, character in enumerate(text) if character.isspace())
     stops = sorted({len(text), *(end for _, end in split_words(text)), *gaps, *protected})

@@ -151,16 +151,14 @@ def _final_tag(word: str, tag: str) -> str:
 
 def _tag_case(case: Case) -> list[str]:
     """One tag for each token of prompt and continuation."""
-    text = case.prompt + case.completion
+    text = case.text
     words = [match.span() for match in _WORD.finditer(text)]
     tags = dict(zip(words, _tag_in_context(text, words), strict=True))
     for (a, b), (c, d) in pairwise(words):
         if b == c and d - c == 3 and text[c] == "n":  # "is" and "n't" to the tagger, "isn" and "'t" to most models
             tags[a, b + 1], tags[c + 1, d] = tags[a, b], tags[c, d]
-    shifts = [0] * len(case.input) + [len(case.prompt)] * len(case.output)
     case_tags = []
-    for token, shift in zip(case.input + case.output, shifts, strict=True):
-        start, end = token.start + shift, token.end + shift
+    for start, end in case.spans:
         piece = text[start:end]
         core = (end - len(piece.lstrip()), start + len(piece.rstrip()))
         case_tags.append(tags.get(core, _final_tag(piece, _UNKNOWN) if piece.strip() else SPACE))

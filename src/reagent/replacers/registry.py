@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from reagent.errors import InputError, UnknownNameError
 from reagent.models._transformers import is_available_offline
-from reagent.models.base import Model
+from reagent.models.base import Model, PredictsTokens
 from reagent.plugins import find_all, instantiate, load_plugin, plugin_names
 from reagent.replacers.base import Replacer
 from reagent.replacers.infill import InfillReplacer
@@ -76,10 +76,13 @@ def make_replacer(replacer: str | Replacer = "auto", **options: Any) -> Replacer
 def choose_automatic(model: Model | None = None) -> str:
     """The name that `auto` means: `roberta` if its weights are on this machine, as in the paper, otherwise `self`.
 
-    For a model behind an API it is `self`: its tokens may be pieces of text that a masked LM cannot produce.
+    For a model behind an API it is `self`: its tokens may be pieces of text that a masked LM cannot produce. An
+    encoder–decoder predicts no tokens of its source; without `roberta` it is `random`.
     """
     remote = model is not None and str(model.info["backend"]).startswith("http")
-    return "roberta" if is_available_offline(MaskedLMReplacer().model) and not remote else "self"
+    if is_available_offline(MaskedLMReplacer().model) and not remote:
+        return "roberta"
+    return "self" if model is None or isinstance(model, PredictsTokens) else "random"
 
 
 def _describe(plugin: Any, name: str) -> ReplacerInfo:

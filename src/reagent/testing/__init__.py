@@ -11,7 +11,7 @@ The checks raise AssertionError with one sentence that names the broken rule, as
 """
 
 from reagent.testing.conformance import check_method, check_metric, check_model, check_replacer
-from reagent.testing.planted import WORDS, additive, all_of, any_of, mentions
+from reagent.testing.planted import WORDS, additive, all_of, any_of, mentions, two_hops
 from reagent.testing.scripted import ScriptedModel
 
 __all__ = [
@@ -25,4 +25,5 @@ __all__ = [
     "check_model",
     "check_replacer",
     "mentions",
+    "two_hops",
 ]

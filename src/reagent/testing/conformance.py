@@ -266,8 +266,9 @@ def _score(model: Model, case: Case, sequences: Ids) -> TargetScores:
 
 
 def _check_independence(model: Model, case: Case, scores: TargetScores) -> None:
-    other, last_of_prompt = case.ids.copy(), int(case.positions[0]) - 1
-    other[last_of_prompt] = next(i for i in case.ids.tolist() if i != case.ids[last_of_prompt])
+    units = [i for i, unit in enumerate(case.input) if not unit.protected]
+    other, at = case.ids.copy(), int(case.unit_starts[units[-1]])
+    other[at] = next(int(i) for i in [*case.ids[units], *case.targets] if i != case.ids[at])
     both = _score(model, case, np.stack([case.ids, other]))
     close = np.allclose(both.logprob[0], scores.logprob[0], atol=1e-3)
     assert close, "the score of a sequence must not depend on the others in its batch"

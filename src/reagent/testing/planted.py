@@ -62,6 +62,28 @@ def mentions(word: str, strength: float = 3.0) -> ScriptedModel:
     return ScriptedModel(WORDS, logits)
 
 
+def two_hops(strength: float = 9.0) -> ScriptedModel:
+    """Copies in two steps: "a3" in the prompt leads to "b3", and "b3" leads to "c3".
+
+    The answer "c3" does not read the prompt while "b3" is there. So "a3" has no direct share in it, and all of the
+    share through "b3". The other words, "x" to "z", do nothing.
+
+    >>> two_hops().case("x a3 y", max_new_tokens=2).completion
+    ' b3 c3'
+    """
+    words = [f"{letter}{i}" for letter in "abc" for i in range(5)] + ["x", "y", "z"]
+
+    def logits(context: Ids) -> Floats:
+        present = (context[:, :, None] == np.arange(len(words))).any(1)  # [batch, words]
+        table = np.zeros((len(context), len(words)))
+        table[:, 5:10] = strength * present[:, :5]
+        table[:, 10:15] = strength * present[:, 5:10]
+        table[present[:, 5:10].any(1), 5:10] = 0.0
+        return table
+
+    return ScriptedModel(words, logits)
+
+
 def additive(costs: Floats) -> ScriptedModel:
     """log p("w0") is exactly −1 − Σ costs[position, word] over the context; costs [positions, words]."""
 

@@ -5,7 +5,9 @@ display.py     what a view shows: words in place of tokens, the whole answer fir
 summary.py     texts that every view shows: provenance, questions, warnings, ranks and notes
 groups.py      sentences and marks about groups of units and the sufficiency test
 shading.py     running text in the terminal, shaded by importance
+fitted_label.py  a label in the terminal that fits into its column
 terminal.py    an explanation in the terminal
+tracing.py     an answer traced through the reasoning: terminal and page
 html.py        an explanation as an HTML page or a notebook fragment
 plots.py       an explanation as a PNG figure
 latex.py       running text for LaTeX
@@ -14,6 +16,7 @@ interactions.py  an explanation as interaction values of shapiq
 comparison.py  several explanations side by side: terminal, HTML, LaTeX
 evaluation.py  an evaluation in the terminal
 citations.py   citations in the terminal and as Markdown
+citations_page.py  citations as an HTML page or a notebook fragment
 notebook.py    a progress bar in a notebook
-assets/        the HTML templates, the style and the script of the HTML view
+assets/        the HTML templates, the styles and the scripts of the HTML views
 """

@@ -48,6 +48,8 @@ def _name(sentence: int, citations: Citations, footnotes: dict[int, int]) -> str
 def describe_part(part: AnswerPart) -> str:
     """Where a part of the answer comes from, in one line."""
     lost = format_nats(-part.total, part.total_stderr)
+    if part.total <= 0:
+        return f"{NOT_CITED}: without all of them it is no less likely; the model knows it or invents it"
     if part.from_documents:
         return f"from the documents: without all of them {lost} nats"
     return f"{NOT_CITED}: without all of them only {lost} nats; the model knows it or invents it"
@@ -79,12 +81,12 @@ def describe_screening(citations: Citations) -> str:
 
 def format_nats(value: float | None, stderr: float | None) -> str:
     """
-    >>> format_nats(-5.25, 0.0), format_nats(1.0, 0.25), format_nats(None, None)
-    ('−5.2', '+1.0 ± 0.2', '–')
+    >>> format_nats(-5.25, 0.0), format_nats(1.0, 0.25), format_nats(-0.01, 0.0), format_nats(None, None)
+    ('−5.2', '+1.0 ± 0.2', '0.0', '–')
     """
     if value is None:
         return "–"
-    number = f"{value:+.1f}".replace("-", "−")
+    number = f"{value:+.1f}".replace("-", "−") if round(value, 1) else "0.0"
     return f"{number} ± {stderr:.1f}" if stderr else number
 
 
@@ -166,7 +168,7 @@ def render_markdown(citations: Citations) -> str:
         end = part.end
     lines = [f"**{_escape(citations.question)}**", "", "".join(pieces), ""]
     for sentence, number in footnotes.items():
-        part, source = _first_use(citations.parts, sentence)
+        part, source = first_use(citations.parts, sentence)
         quote = citations.sentences[sentence]
         name = _escape(citations.documents[quote.document].id)
         effect = format_nats(None if source.effect is None else -source.effect, source.stderr)
@@ -179,7 +181,8 @@ def render_markdown(citations: Citations) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _first_use(parts: Sequence[AnswerPart], sentence: int) -> tuple[AnswerPart, Source]:
+def first_use(parts: Sequence[AnswerPart], sentence: int) -> tuple[AnswerPart, Source]:
+    """The first part that cites a sentence, and its entry there."""
     return next((part, source) for part in parts for source in part.cited if source.index == sentence)
 
 

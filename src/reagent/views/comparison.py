@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from string import Template
 from typing import Any
 
@@ -17,6 +18,7 @@ from reagent.errors import InputError
 from reagent.explanation import Explanation, Row, Token
 from reagent.views import html
 from reagent.views.display import annotated_row, displayed, main_row, row_of
+from reagent.views.fitted_label import FittedLabel
 from reagent.views.groups import describe_groups, describe_sufficiency, group_captions, group_letters, group_marks
 from reagent.views.html import page_title, render_component, render_document, summarize
 from reagent.views.latex import escape_latex, render_caption, render_shaded
@@ -33,7 +35,6 @@ from reagent.views.summary import (
     question_caption,
 )
 from reagent.views.terminal import (
-    FittedLabel,
     format_caption,
     format_warning,
     print_parts,
@@ -86,7 +87,9 @@ def render_fragment(comparison: Comparison) -> str:
     """Render a part of a document, which may contain several of them."""
     names = _align(comparison).names
     texts = (f"{name}: {summarize(why)}" for name, why in zip(names, comparison, strict=True))
-    return render_component(to_view_data(comparison), ". ".join(texts))
+    data = to_view_data(comparison)
+    extra = html.trace_script(one["view"] for one in data)
+    return render_component(data, f"<p>{escape('. '.join(texts))}</p>", view="reagentCompare", extra=extra)
 
 
 def to_view_data(comparison: Comparison) -> list[dict[str, Any]]:

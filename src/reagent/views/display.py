@@ -9,8 +9,9 @@ def displayed(explanation: Explanation, unit: str | None = None) -> Explanation:
     """The explanation in the unit that views show: `unit`, or the one that it asks for itself.
 
     Tokens of the output become larger units too, except where one of them was requested: a phrase, or a token in
-    contrast to another.
+    contrast to another. A traced answer is shown as such.
     """
+    explanation = explanation if explanation.trace is None else explanation.traced()
     if unit is not None and unit not in ("token", *UNITS):
         raise UnknownNameError("unit", unit, ["token", *UNITS])
     unit = unit or explanation.display_unit

@@ -1,11 +1,11 @@
 """An explanation as HTML: a page, or a fragment for notebooks.
 
-Both contain the same component: `assets/view.js` draws the result of `to_view_data`, and `assets/view.css`
-styles it. The page works without a network.
+Both contain the same component: `assets/view.js` draws the result of `to_view_data`, with `assets/trace.js` for the
+graph of a traced answer, and `assets/view.css` styles it. The page works without a network.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -38,6 +38,7 @@ from reagent.views.summary import (
     what_if_captions,
 )
 from reagent.views.text import NEWLINE, all_labels, label, sanitize, shorten, split_into_pieces, template_text
+from reagent.views.tracing import trace_view_data
 
 TITLE_LENGTH = 60
 TOOLTIP_LENGTH = 500
@@ -55,19 +56,35 @@ def render_page(explanation: Explanation, unit: str | None = None) -> str:
 
 def render_fragment(explanation: Explanation, unit: str | None = None) -> str:
     """Render a part of a document, which may contain several of them."""
-    return render_component(to_view_data(explanation, unit), summarize(explanation))
+    data = to_view_data(explanation, unit)
+    return render_component(data, f"<p>{escape(summarize(explanation))}</p>", extra=trace_script([data]))
 
 
 def render_document(title: str, fragment: str) -> str:
     """Render a whole HTML document around a fragment."""
-    return Template(_asset("page.html")).substitute(title=escape(title), fragment=fragment)
+    return Template(read_asset("page.html")).substitute(title=escape(title), fragment=fragment)
 
 
-def render_component(data: dict[str, Any] | list[dict[str, Any]], fallback: str) -> str:
-    """Render one view, or a list of views to compare; `fallback` is the text where no script runs."""
-    return Template(_asset("fragment.html")).substitute(
-        style=_asset("view.css"), script=_asset("view.js"), data=_to_embedded_json(data), summary=escape(fallback)
+def render_component(
+    data: dict[str, Any] | list[dict[str, Any]], fallback: str, view: str = "reagentView", extra: Sequence[str] = ()
+) -> str:
+    """Render what the function `view` of the scripts draws.
+
+    `fallback` is the HTML where no script runs, and `extra` are further scripts and styles.
+    """
+    assets = ["view.css", "view.js", *extra]
+    return Template(read_asset("fragment.html")).substitute(
+        style="".join(read_asset(name) for name in assets if name.endswith(".css")),
+        script="".join(read_asset(name) for name in assets if name.endswith(".js")),
+        view=view,
+        data=_to_embedded_json(data),
+        fallback=fallback,
     )
+
+
+def trace_script(views: Iterable[dict[str, Any]]) -> list[str]:
+    """The script that draws a trace, if one of the views has one."""
+    return ["trace.js"] if any(view["trace"] for view in views) else []
 
 
 def page_title(explanation: Explanation) -> str:
@@ -108,6 +125,7 @@ def to_view_data(explanation: Explanation, unit: str | None = None) -> dict[str,
         "openSign": OPEN_SIGN,
         "openRanksNote": OPEN_RANKS_NOTE,
         "rows": rows,
+        "trace": trace_view_data(shown),
     }
 
 
@@ -195,5 +213,6 @@ def _round(row: Iterable[float]) -> list[float]:
 
 
 @cache
-def _asset(name: str) -> str:
+def read_asset(name: str) -> str:
+    """Read a file of the folder `assets`."""
     return files("reagent.views").joinpath("assets", name).read_text(encoding="utf-8")

@@ -208,7 +208,7 @@ class _Plot:
         whole._add_texts(figure, 0, title, *warnings, *whole._notes(0), *groups, lower, test=test)
 
     def _shown_positions(self, target: int) -> list[int]:
-        """Return the context positions of an output token without those of a chat template."""
+        """Return the context positions of an output token without those around its text."""
         why, hidden = self.explanation, template_positions(self.explanation)
         stop = len(why.input) if why.attributes == "prompt" else len(why.context(target))
         return [i for i in range(stop) if i not in hidden]

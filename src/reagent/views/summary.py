@@ -9,7 +9,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reagent.explanation import STOP_REASONS, Z_95, Contribution, Cost, Explanation, Token, WhatIf, censoring_warnings
+from reagent.citations import CitationCost
+from reagent.explanation import (
+    STOP_REASONS,
+    Z_95,
+    Contribution,
+    Cost,
+    Explanation,
+    Screening,
+    Token,
+    WhatIf,
+    censoring_warnings,
+)
 from reagent.views.text import all_labels, mark_whitespace, sanitize, shorten
 
 TOP_COUNT = 10  # the number of most important units that a view lists
@@ -20,7 +31,7 @@ OPEN_SIGN = "≈"  # does not depend on colour
 OPEN_NOTE = "rank not settled: the effect does not differ significantly from another (95 %)"
 OPEN_RANKS_NOTE = "a–b: rank not settled; the standard errors allow ranks a to b (95 %)"
 
-UNIT_NOUNS = ("token", "word", "sentence", "paragraph", "span")
+UNIT_NOUNS = ("token", "word", "sentence", "paragraph", "message", "span")
 
 
 class CaptionPart(NamedTuple):
@@ -60,17 +71,24 @@ def facts(explanation: Explanation) -> list[tuple[str, str]]:
         ("replacer", "" if explanation.replacer is None else join_values(explanation.replacer, "id", "model")),
         ("target", "" if target.get("kind") == "tokens" else _shorten_name(join_values(target, "kind", "text"))),
         ("unit", "" if explanation.unit == "token" else unit_noun(explanation.unit)),
+        ("screening", "" if explanation.screening is None else describe_screening(explanation.screening)),
         ("seed", str(explanation.seed)),
         ("cost", describe_cost(cost)),
     ]
     return [(name, value) for name, value in pairs if value]
 
 
-def describe_cost(cost: Cost) -> str:
+def describe_screening(screening: Screening) -> str:
+    """Describe what was set aside, and what it costs to leave it out."""
+    share = f"{len(screening.discarded):,} of {screening.units:,} units set aside"
+    return f"{share}, which changes the log-probability of the output by {-screening.effect:+.2g} nats"
+
+
+def describe_cost(cost: Cost | CitationCost) -> str:
     """Describe the computation and its duration."""
     passes = "1 forward pass" if cost.forward_passes == 1 else f"{cost.forward_passes:,} forward passes"
     requests = f", {cost.requests:,} {'request' if cost.requests == 1 else 'requests'}" if cost.requests else ""
-    censored = f", {cost.censored:,} answers censored" if cost.censored else ""
+    censored = f", {cost.censored:,} answers censored" if isinstance(cost, Cost) and cost.censored else ""
     return f"{passes}{requests}{censored}, {cost.seconds:.{1 if cost.seconds >= 1 else 2}f} s"
 
 
@@ -191,6 +209,7 @@ def top_units_by_level(explanation: Explanation, target: int) -> Iterator[tuple[
             sufficiency=None,
             answer=None,
             levels=(),
+            trace=None,
             what_if=(),
         )
         rows = [row for row in whole.top(TOP_PER_LEVEL, target) if row.score > 0]

@@ -5,19 +5,17 @@ from dataclasses import dataclass
 from itertools import repeat
 
 from rich import box, get_console
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, Group, RenderableType
-from rich.measure import Measurement
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from reagent.explanation import Contribution, Explanation
 from reagent.views.display import displayed, main_row, output_noun, row_of
+from reagent.views.fitted_label import FittedLabel
 from reagent.views.groups import describe_sufficiency, group_captions, group_marks
 from reagent.views.shading import BAR_COLOUR, Shading, render_template
 from reagent.views.summary import (
-    NAME_LENGTH,
     OPEN_NOTE,
     OPEN_RANKS_NOTE,
     OPEN_SIGN,
@@ -42,11 +40,11 @@ from reagent.views.summary import (
     top_units_by_level,
     what_if_captions,
 )
-from reagent.views.text import all_labels, label, shorten, split_into_pieces, template_text
+from reagent.views.text import all_labels, label, split_into_pieces, template_text
+from reagent.views.tracing import render_trace
 
 SOURCES = 3
 BAR_WIDTH, SHORT_BAR_WIDTH = 16, 6  # the short one is beside long names
-NAME_WIDTH = 12  # the minimum width of a long label, in cells
 
 
 def show(
@@ -121,6 +119,7 @@ class _TerminalView:
     def render(self, target: int) -> Iterator[RenderableType]:
         """Render one row, then warnings and provenance."""
         yield from self.render_row(target)
+        yield from render_trace(self.explanation)
         yield from self.render_end(target)
 
     def render_end(self, target: int | None) -> Iterator[RenderableType]:
@@ -238,7 +237,7 @@ class _TerminalView:
         if any(self.open_ranks[target][row.position] for target in range(count) for row in rows[target]):
             yield Text(f"{OPEN_SIGN} {OPEN_NOTE}", style="dim")
 
-    def _source(self, target: int, row: Contribution) -> "FittedLabel":
+    def _source(self, target: int, row: Contribution) -> FittedLabel:
         sign = OPEN_SIGN if self.open_ranks[target][row.position] else " "
         return FittedLabel(self.labels[row.position], number=f"{row.score:.2f}{sign}")
 
@@ -250,28 +249,6 @@ class _TerminalView:
         if not row_warning(self.explanation, target):
             return str(number)
         return f"{OPEN_SIGN if has_open_ranking(self.explanation, target) else '!'} {number}"
-
-
-@dataclass(frozen=True)
-class FittedLabel:
-    """A label between a number and a mark; it shows its beginning and its end in the width that it gets."""
-
-    text: str
-    number: str = ""
-    style: str = ""
-    mark: str = ""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        room = max(1, options.max_width - len(self.number) - cell_len(self.mark))
-        names = (shorten(self.text, length) for length in range(min(NAME_LENGTH, room), 0, -1))
-        name = next((name for name in names if cell_len(name) <= room), "")
-        yield Text.assemble(
-            (self.number, "dim"), (name, self.style), (self.mark, "bold"), no_wrap=True, overflow="crop"
-        )
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        width = len(self.number) + cell_len(shorten(self.text, NAME_LENGTH) + self.mark)
-        return Measurement(min(NAME_WIDTH, width), width)
 
 
 def render_failed_test(explanation: Explanation, target: int | None) -> Iterator[Text]:

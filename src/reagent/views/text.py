@@ -2,7 +2,8 @@
 
 There are two forms. *Running text* is the prompt and the completion, split at tokens or larger units, but never
 inside a character: tokens that share a character are drawn as one piece. In a chat it contains the messages and
-their roles; the text of the chat template is shown separately. A *label* names one token outside its text, in a
+their roles; the text of the chat template is shown separately. Source and output of an encoder–decoder are set apart
+in the same way. A *label* names one token outside its text, in a
 table or beside an axis. It shows spaces and newlines, and it numbers the tokens that together encode one character.
 """
 
@@ -18,7 +19,8 @@ from reagent.explanation import Explanation, Message, Token
 
 SPACE, NEWLINE, TAB = "·", "⏎", "⇥"
 MANY_SPACES = 4
-ASSISTANT, ROLE_LENGTH = "assistant", 16  # the role of the completion; the maximum length of a role
+ASSISTANT, ROLE_LENGTH = "assistant", 24  # the role of the completion; the maximum length of a role and a tool
+SOURCE, OUTPUT = "source", "output"  # the two texts of an encoder–decoder
 
 # Bidirectional classes of the format characters that change the layout or hide text. Other format characters
 # are visible (Arabic number signs), or they are harmless and needed (direction marks, joiners).
@@ -43,7 +45,7 @@ class Kind(StrEnum):
     TOKEN = "token"
     SPECIAL = "special"  # a token outside the text
     GAP = "gap"  # text that belongs to no token
-    ROLE = "role"  # the author of the chat message that follows
+    ROLE = "role"  # the author of the chat message that follows, or the name of the text that follows
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,20 +103,30 @@ def labels(tokens: Sequence[Token], text: str) -> list[str]:
 
 
 def all_labels(explanation: Explanation) -> list[str]:
-    """Label each unit of the prompt, then each unit of the output; words have no marks of the spaces around them."""
-    names = labels(explanation.input, explanation.prompt) + labels(explanation.output, explanation.completion)
+    """Label each unit of the prompt, then each unit of the output; words have no marks of the spaces around them.
+
+    A message of a chat has its role before it.
+    """
+    names = labels(explanation.input, explanation.prompt)
+    if explanation.unit == "message":
+        names = [_label_message(explanation, *pair) for pair in zip(explanation.input, names, strict=True)]
+    names += labels(explanation.output, explanation.completion)
     return names if explanation.unit == "token" else [name.strip(SPACE) or name for name in names]
 
 
 def split_into_pieces(explanation: Explanation) -> list[Piece]:
     """Split the prompt, then the completion, at tokens but not inside characters; the pieces are the whole text.
 
-    In a chat, each message follows its role, and the template around the messages is left out.
+    In a chat, each message follows its role, and the template around the messages is left out. The source and the
+    output of an encoder–decoder each follow their name, and special tokens around them are left out.
     """
     prompt, units, messages = explanation.prompt, list(enumerate(explanation.input)), explanation.messages
     pieces = [] if messages else _split(prompt, units)
+    if explanation.has_separate_output and not messages:
+        source = (piece for piece in pieces if piece.kind is not Kind.SPECIAL)
+        pieces = [_role_piece(SOURCE), *source, _role_piece(OUTPUT)]
     for message in messages:
-        pieces.append(_role_piece(message.role))
+        pieces.append(_role_piece(role_name(message)))
         inside = [(i, unit) for i, unit in units if _overlaps(message, unit)]
         pieces += _split(prompt[: message.end], inside, message.start)
     is_prefilled = messages and messages[-1].role == ASSISTANT and messages[-1].end >= len(prompt.rstrip())
@@ -133,6 +145,15 @@ def sum_weights(pieces: Iterable[Piece], weights: Sequence[float]) -> dict[tuple
     return {piece.positions: sum(weights[i] for i in piece.positions) for piece in pieces if piece.positions}
 
 
+def role_name(message: Message) -> str:
+    """Name the author of a message: its role, and the tool that gave it.
+
+    >>> role_name(Message("user", 0, 5)), role_name(Message("tool", 0, 5, name="read_mail"))
+    ('user', 'tool read_mail')
+    """
+    return shorten(" ".join(sanitize(f"{message.role} {message.name or ''}").split()), ROLE_LENGTH)
+
+
 def template_text(explanation: Explanation) -> str:
     """Return the text that the chat template adds around the messages, with an ellipsis for each message."""
     ends = [0, *(message.end for message in explanation.messages)]
@@ -143,13 +164,16 @@ def template_text(explanation: Explanation) -> str:
 
 
 def template_positions(explanation: Explanation) -> frozenset[int]:
-    """Find the positions of the tokens that a chat template adds around the messages."""
+    """Find the positions of tokens around the text: of a chat template, or between source and output."""
+    messages, is_separate = explanation.messages, explanation.has_separate_output
     return frozenset(
         i
         for i, unit in enumerate(explanation.input)
         if unit.protected
-        and explanation.messages
-        and not any(_overlaps(message, unit) for message in explanation.messages)
+        and (
+            (messages and not any(_overlaps(message, unit) for message in messages))
+            or (is_separate and unit.start == unit.end)
+        )
     )
 
 
@@ -220,8 +244,13 @@ def _overlaps(message: Message, unit: Token) -> bool:
     return unit.start < message.end and unit.end > message.start
 
 
+def _label_message(explanation: Explanation, unit: Token, name: str) -> str:
+    role = next((role_name(message) for message in explanation.messages if _overlaps(message, unit)), "")
+    return f"{role}: {name}" if role and not unit.protected else name
+
+
 def _role_piece(name: str) -> Piece:
-    return Piece(shorten(" ".join(sanitize(name).split()), ROLE_LENGTH), Kind.ROLE, ())
+    return Piece(name, Kind.ROLE, ())
 
 
 def _name_by_emoji(tokens: Sequence[Token], text: str) -> list[Token]:

@@ -1,12 +1,13 @@
 """The local web page and its HTTP service.
 
 app.py        the routes
-requests.py   from the JSON body of a request to an ExplainRequest, and the options that the page offers
+requests.py   from the JSON body of a request to a checked request, and the options that the page offers
 schemas.py    the JSON bodies and responses, for the OpenAPI description
 responses.py  JSON responses and one-line errors
-jobs.py       explanations as jobs: one worker thread, one model, a bounded queue
+results.py    what a job computes: an explanation or citations
+jobs.py       requests as jobs: one worker thread, one model, a bounded queue
 sse.py        the states of a job as server-sent events
-storage.py    explanations on disk, so that links still work after a restart
+storage.py    results on disk, so that links still work after a restart
 security.py   checks of host, origin, token, size and duration of a request
 config.py     limits and access rules of a service
 assets.py     the files of the page

@@ -11,20 +11,23 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from reagent._version import __version__
+from reagent.api.estimate import estimate_requests, is_server
+from reagent.citations import Citations
 from reagent.explanation import Explanation
 from reagent.models.base import Model
-from reagent.views.html import render_page, to_view_data
+from reagent.views.html import render_page
 from reagent.views.plots import save_png
 from reagent.web import schemas
 from reagent.web.api_docs import render_api_docs
 from reagent.web.assets import serve_asset
 from reagent.web.config import ServiceConfig
-from reagent.web.jobs import Job, JobQueue, QueueFullError, summarize_request
-from reagent.web.requests import ExplainBody, ServiceOptions
+from reagent.web.jobs import Job, JobQueue, QueueFullError
+from reagent.web.requests import CiteBody, ExplainBody, ServiceOptions
 from reagent.web.responses import JsonResponse, add_error_handlers, describe_errors
+from reagent.web.results import JobRequest, read_result, summarize_request, to_view_data
 from reagent.web.security import Guard
 from reagent.web.sse import stream_events
-from reagent.web.storage import ExplanationStore
+from reagent.web.storage import ResultStore
 
 # A downloaded page runs its own script and cannot reach anything, not even this service.
 DOWNLOAD_POLICY = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'"
@@ -43,14 +46,15 @@ def create_app(model: Model, config: ServiceConfig | None = None) -> FastAPI:
         responses=describe_errors(401, 403, 422),  # the guard may reject any request
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},  # prompts are private
     )
-    queue = JobQueue(model, ExplanationStore(config.folder), config.limits)
+    queue = JobQueue(model, ResultStore(config.folder), config.limits)
     options = ServiceOptions(model, config.limits)
     app.state.jobs = queue
     add_error_handlers(app)
     add_page(app)
     add_service(app, queue, options)
     add_jobs(app, queue, options)
-    add_explanations(app, queue)
+    add_explanations(app)
+    add_citations(app, queue, options)
     app.add_middleware(Guard, access=config.access, body=config.limits.body)
     return app
 
@@ -66,13 +70,22 @@ def find_job(name: str, request: Request) -> Job:
 def find_explanation(name: str, request: Request) -> Explanation:
     queue: JobQueue = request.app.state.jobs
     why = queue.store.get(name)
-    if why is None:
+    if not isinstance(why, Explanation):
         raise HTTPException(404, f"there is no explanation {name!r}")
     return why
 
 
+def find_citations(name: str, request: Request) -> Citations:
+    queue: JobQueue = request.app.state.jobs
+    citations = queue.store.get(name)
+    if not isinstance(citations, Citations):
+        raise HTTPException(404, f"there are no citations {name!r}")
+    return citations
+
+
 RequestedJob = Annotated[Job, Depends(find_job)]
 RequestedExplanation = Annotated[Explanation, Depends(find_explanation)]
+RequestedCitations = Annotated[Citations, Depends(find_citations)]
 
 
 def add_page(app: FastAPI) -> None:
@@ -114,11 +127,7 @@ def add_jobs(app: FastAPI, queue: JobQueue, options: ServiceOptions) -> None:
     )
     def create_job(body: ExplainBody) -> Response:
         """Request an explanation. If the queue is full, the answer is 429 with a Retry-After header."""
-        try:
-            job = queue.submit(options.build_request(body), body.model_dump(exclude_unset=True))
-        except QueueFullError as error:
-            raise HTTPException(429, str(error), {"Retry-After": str(error.retry_after)}) from error
-        return JsonResponse({"id": job.name}, 201, {"Location": f"/api/jobs/{job.name}"})
+        return _submit(queue, options.build_request(body), body)
 
     @app.get("/api/jobs", tags=["jobs"], response_model=list[schemas.PendingJob])
     def list_jobs() -> Response:
@@ -135,8 +144,8 @@ def add_jobs(app: FastAPI, queue: JobQueue, options: ServiceOptions) -> None:
         """Stream a job as server-sent events: the latest state first, then every change until the job ends.
 
         `state` {"state"}; `token` {"text"}: the whole answer so far; `progress` {"done", "total"}; `partial`: the
-        result so far, as the input of view.js. The last event is `done` with the final result, `failed` {"error"}
-        or `cancelled`.
+        explanation so far, as the input of view.js. The last event is `done` with the final explanation or the
+        citations, `failed` {"error"} or `cancelled`.
         """
         async for event in stream_events(job):
             yield event
@@ -147,14 +156,14 @@ def add_jobs(app: FastAPI, queue: JobQueue, options: ServiceOptions) -> None:
         queue.cancel(job)
         return JsonResponse(_describe_job(job))
 
-
-def add_explanations(app: FastAPI, queue: JobQueue) -> None:
-    path, errors = "/api/explanations/{name}", describe_errors(404)
-
-    @app.get("/api/explanations", tags=["explanations"], response_model=list[schemas.HistoryItem])
-    def list_explanations() -> Response:
-        """List the explanations since the service was started, the latest first."""
+    @app.get("/api/history", tags=["jobs"], response_model=list[schemas.HistoryItem])
+    def list_history() -> Response:
+        """List the explanations and citations since the service was started, the latest first."""
         return JsonResponse(list(queue.history))
+
+
+def add_explanations(app: FastAPI) -> None:
+    path, errors = "/api/explanations/{name}", describe_errors(404)
 
     @app.get(path + ".html", tags=["explanations"], response_class=Response, responses=errors)
     def get_html(name: str, why: RequestedExplanation) -> Response:
@@ -174,25 +183,79 @@ def add_explanations(app: FastAPI, queue: JobQueue) -> None:
         return JsonResponse(why.to_dict())
 
     @app.post("/api/view", tags=["explanations"], response_model=dict[str, Any], responses=describe_errors(413))
-    def create_view(explanation: Annotated[schemas.ExplanationJson, Body()]) -> Response:
-        """Convert an explanation in the schema reagent.explanation/2 to the input of view.js."""
-        return JsonResponse(to_view_data(Explanation.from_dict(explanation)))
+    def create_view(result: Annotated[schemas.ExplanationJson | schemas.CitationsJson, Body()]) -> Response:
+        """Convert an explanation or citations to the input of view.js or citations.js."""
+        return JsonResponse(to_view_data(read_result(result)))
+
+
+def add_citations(app: FastAPI, queue: JobQueue, options: ServiceOptions) -> None:
+    path, errors = "/api/citations/{name}", describe_errors(404)
+
+    @app.post(
+        "/api/citations",
+        tags=["citations"],
+        status_code=201,
+        response_model=schemas.JobId,
+        responses=describe_errors(413, 429),
+    )
+    def create_citations(body: CiteBody) -> Response:
+        """Ask a question about documents. The job is one of /api/jobs. If the queue is full, the answer is 429."""
+        return _submit(queue, options.build_cite_request(body), body)
+
+    @app.post(
+        "/api/citations/estimate",
+        tags=["citations"],
+        response_model=schemas.CostEstimate,
+        responses=describe_errors(413),
+    )
+    def estimate_citations(body: CiteBody) -> Response:
+        """Return an upper bound of the requests that a question sends to the server of the model."""
+        request = options.build_cite_request(body)
+        if not is_server(queue.model):
+            return JsonResponse({"requests": 0, "tokens": 0})
+        cost = estimate_requests(queue.model, request)
+        return JsonResponse({"requests": cost.requests, "tokens": cost.tokens})
+
+    @app.get(path + ".html", tags=["citations"], response_class=Response, responses=errors)
+    def get_citations_html(name: str, citations: RequestedCitations) -> Response:
+        """Download citations as a self-contained HTML file."""
+        return _download(citations.to_html(), f"{name}.html", "text/html; charset=utf-8")
+
+    @app.get(path + ".md", tags=["citations"], response_class=Response, responses=errors)
+    def get_citations_markdown(name: str, citations: RequestedCitations) -> Response:
+        """Download the answer with footnotes as Markdown."""
+        return _download(citations.to_markdown(), f"{name}.md", "text/markdown; charset=utf-8")
+
+    @app.get(path, tags=["citations"], response_model=schemas.CitationsJson, responses=errors)
+    def get_citations(citations: RequestedCitations) -> Response:
+        """Return citations in the schema reagent.citations/1."""
+        return JsonResponse(citations.to_dict())
+
+
+def _submit(queue: JobQueue, request: JobRequest, body: ExplainBody | CiteBody) -> Response:
+    try:
+        job = queue.submit(request, body.model_dump(exclude_unset=True))
+    except QueueFullError as error:
+        raise HTTPException(429, str(error), {"Retry-After": str(error.retry_after)}) from error
+    return JsonResponse({"id": job.name}, 201, {"Location": f"/api/jobs/{job.name}"})
 
 
 def _describe_pending(job: Job) -> dict[str, Any]:
-    return {"id": job.name, "state": job.state.status, **summarize_request(job)}
+    assert job.request is not None  # jobs from the store are never queued
+    return {"id": job.name, "kind": job.kind, "state": job.state.status, **summarize_request(job.request)}
 
 
 def _describe_job(job: Job) -> dict[str, Any]:
     state = job.state
     fields = {
         "id": job.name,
+        "kind": job.kind,
         "state": state.status,
         "progress": {"done": state.done, "total": state.total},
         "request": job.body,
         "answer": state.answer,
         "error": state.error,
-        "explanation": state.view,
+        job.kind: state.view,
     }
     return {key: value for key, value in fields.items() if value is not None}
 

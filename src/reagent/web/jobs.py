@@ -1,4 +1,4 @@
-"""Explanations as jobs: one worker thread, one model and a bounded queue.
+"""Explanations and citations as jobs: one worker thread, one model and a bounded queue.
 
 The state of a job is one frozen record, which the worker replaces as a whole. Watchers are notified of a change
 and read the latest record. A slow watcher therefore delays no other, and a late one sees the latest state first.
@@ -16,20 +16,26 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from reagent.api.explain import run
 from reagent.errors import FileError, InputError, ReagentError
 from reagent.explanation import Explanation
 from reagent.methods import Progress
 from reagent.models.base import Model
-from reagent.request import ExplainRequest
-from reagent.views.html import to_view_data
-from reagent.views.text import shorten
 from reagent.web.config import Limits
-from reagent.web.storage import ExplanationStore
+from reagent.web.results import (
+    JobRequest,
+    Kind,
+    Result,
+    answer_of,
+    compute,
+    count_probes,
+    kind_of,
+    summarize_request,
+    to_view_data,
+)
+from reagent.web.storage import ResultStore
 
-MAX_ENDED_JOBS = 64  # in memory; the explanations of older jobs are read from the store
+MAX_ENDED_JOBS = 64  # in memory; the results of older jobs are read from the store
 HISTORY_LENGTH = 200
-PROMPT_LENGTH = 200  # characters of a prompt in the history
 PARTIAL_INTERVAL = 0.2  # minimum seconds between two partial results
 
 logger = logging.getLogger(__name__)
@@ -67,12 +73,12 @@ class JobState:
     answer: str | None = None
     done: int = 0
     total: int = 0
-    view: Mapping[str, Any] | None = None  # the input of view.js; refined until the job ends
+    view: Mapping[str, Any] | None = None  # the input of view.js or citations.js; refined until the job ends
     error: str | None = None
 
 
 class Job:
-    """One explanation that waits, runs or has ended.
+    """One request that waits, runs or has ended.
 
     `body` is the JSON of the request, from which a page can fill its form again. A job that was read from the
     store has neither a request nor a body.
@@ -81,11 +87,12 @@ class Job:
     def __init__(
         self,
         name: str,
-        request: ExplainRequest | None,
+        kind: Kind,
+        request: JobRequest | None,
         body: Mapping[str, Any] | None = None,
         state: JobState | None = None,
     ) -> None:
-        self.name, self.request, self.body = name, request, body
+        self.name, self.kind, self.request, self.body = name, kind, request, body
         self.state = state or JobState()
         self.cancel_requested = False
         self._lock = threading.Lock()
@@ -124,20 +131,10 @@ class Job:
                 self._subscribers.remove(notify)
 
 
-def summarize_request(job: Job) -> dict[str, str]:
-    """The prompt and the method of a queued job in a few words; of a chat, the last user message."""
-    assert job.request is not None  # jobs from the store are never queued
-    prompt = job.request.prompt
-    if not isinstance(prompt, str):
-        texts = [str(message["content"]) for message in prompt if message["role"] == "user"]
-        prompt = texts[-1] if texts else str(prompt[-1]["content"])
-    return {"prompt": shorten(prompt, PROMPT_LENGTH), "method": str(job.request.method_info["id"])}
-
-
 class JobQueue:
     """Accepts requests and answers them one after the other."""
 
-    def __init__(self, model: Model, store: ExplanationStore, limits: Limits) -> None:
+    def __init__(self, model: Model, store: ResultStore, limits: Limits) -> None:
         self.model, self.store, self.limits = model, store, limits
         self.history: deque[dict[str, Any]] = deque(maxlen=HISTORY_LENGTH)
         self._jobs: dict[str, Job] = {}
@@ -150,11 +147,11 @@ class JobQueue:
 
     # --- called by the routes ---
 
-    def submit(self, request: ExplainRequest, body: Mapping[str, Any] | None = None) -> Job:
+    def submit(self, request: JobRequest, body: Mapping[str, Any] | None = None) -> Job:
         with self._changed:
             if len(self._waiting) >= self.limits.queue or self._closed:
                 raise QueueFullError(self._estimate_wait())
-            job = Job(secrets.token_hex(8), request, body)
+            job = Job(secrets.token_hex(8), kind_of(request), request, body)
             self._jobs[job.name] = job
             self._waiting.append(job)
             self._forget_old_jobs()
@@ -165,13 +162,14 @@ class JobQueue:
         return job
 
     def find(self, name: str) -> Job | None:
-        """Return a job in memory, or an ended job for an explanation in the store."""
+        """Return a job in memory, or an ended job for a result in the store."""
         job = self._jobs.get(name)
-        why = None if job is not None else self.store.get(name)
-        if why is None:
+        result = None if job is not None else self.store.get(name)
+        if result is None:
             return job
-        probes = why.cost.probes
-        return Job(name, None, state=JobState(JobStatus.DONE, why.completion, probes, probes, to_view_data(why)))
+        probes = count_probes(result)
+        state = JobState(JobStatus.DONE, answer_of(result), probes, probes, to_view_data(result))
+        return Job(name, kind_of(result), None, state=state)
 
     def cancel(self, job: Job) -> None:
         """Cancel a waiting job at once, and a running one at its next progress report."""
@@ -226,11 +224,11 @@ class JobQueue:
         callbacks = _JobCallbacks(job, begin + self.limits.seconds, self.limits.seconds)
         assert job.request is not None  # jobs from the store are never queued
         try:
-            why = run(self.model, job.request, callbacks.on_progress, callbacks.on_answer)
+            result = compute(self.model, job.request, callbacks.on_progress, callbacks.on_answer)
             callbacks.check()
-            view = to_view_data(why)
-            self._save(job, why)
-            job.publish(replace(job.state, status=JobStatus.DONE, answer=why.completion, view=view))
+            view = to_view_data(result)
+            self._save(job, job.request, result)
+            job.publish(replace(job.state, status=JobStatus.DONE, answer=answer_of(result), view=view))
         except JobCancelledError:
             job.publish(replace(job.state, status=JobStatus.CANCELLED))
         except ReagentError as error:
@@ -240,13 +238,13 @@ class JobQueue:
             text = f"unexpected {type(error).__name__}: see the terminal of the service"
             job.publish(replace(job.state, status=JobStatus.FAILED, error=text))
 
-    def _save(self, job: Job, why: Explanation) -> None:
+    def _save(self, job: Job, request: JobRequest, result: Result) -> None:
         try:
-            self.store.put(job.name, why)
+            self.store.put(job.name, result)
         except FileError as error:  # a full disk costs the link, not the answer
             logger.warning("%s", error)
-        entry = {"id": job.name, **summarize_request(job), "completion": why.completion, "created": why.created}
-        self.history.appendleft(entry)
+        texts = {**summarize_request(request), "completion": answer_of(result), "created": result.created}
+        self.history.appendleft({"id": job.name, "kind": job.kind, **texts})
 
     def _forget_old_jobs(self) -> None:
         ended = [name for name, job in self._jobs.items() if job.state.status.ended]
@@ -270,7 +268,7 @@ class _JobCallbacks:
             raise JobCancelledError
         if time.monotonic() > self.deadline:
             raise InputError(
-                f"the explanation took more than {self.seconds} s: use fewer tokens or probes, or a faster method"
+                f"the {self.job.kind} took more than {self.seconds} s: use fewer tokens or probes, or a faster method"
             )
 
     def on_answer(self, text: str) -> None:

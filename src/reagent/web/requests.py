@@ -1,4 +1,4 @@
-"""From the JSON body of a request to an `ExplainRequest`, and the options that the page offers."""
+"""From the JSON body of a request to a checked request, and the options that the page offers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,11 +6,14 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
+from reagent.api.cite import MAX_NEW_TOKENS, CiteRequest
+from reagent.api.estimate import is_server
+from reagent.documents import TEMPLATE
 from reagent.errors import CapabilityError, InputError, UnknownNameError
 from reagent.methods import find_method, list_methods, make_method, uses_replacer
 from reagent.models._transformers import is_available_offline
 from reagent.models.base import Model, has_chat_template
-from reagent.removal import REMOVALS
+from reagent.removal import REMOVALS, require_removal
 from reagent.replacers import find_replacer, list_replacers
 from reagent.replacers.base import required_capabilities
 from reagent.replacers.masked_lm import MaskedLMReplacer
@@ -55,6 +58,35 @@ class ExplainBody(BaseModel):
     )
 
 
+class DocumentBody(BaseModel):
+    """One document."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    id: str | None = Field(None, description="A name; by default the number of the document.", examples=["ferry.txt"])
+    text: str = Field(examples=["The ferry leaves at nine. Dogs travel free of charge."])
+
+
+class CiteBody(BaseModel):
+    """The JSON body of a question about documents. `CiteRequest` checks the values."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    question: str = Field(examples=["When does the ferry leave?"])
+    documents: list[DocumentBody]
+    answer: str | None = Field(None, description="Explain this answer instead of the model's own.")
+    template: str | None = Field(None, description="The prompt, with {documents} and {question} once each.")
+    max_new_tokens: int | None = Field(
+        None,
+        description=f"Maximum length of the model's own answer (default {MAX_NEW_TOKENS}).",
+        json_schema_extra={"minimum": 1},
+    )
+    removal: str | None = Field(None, description="How sentences are removed: delete (default), mask or replace.")
+    replacer: str | None = Field(None, description="For removal replace: one of the replacers of /api/options.")
+    probes: int | None = Field(None, description="At most this number of probes.", json_schema_extra={"minimum": 1})
+    seed: int = Field(0, json_schema_extra={"minimum": 0, "maximum": LARGEST_SEED})
+
+
 class ServiceOptions:
     """The methods, replacers and limits of a service with one model."""
 
@@ -74,6 +106,8 @@ class ServiceOptions:
             "replacers": [{"id": name, "summary": _summarize_replacer(name)} for name in self.replacers],
             "units": ["token", *UNITS],
             "chat": has_chat_template(self.model),
+            "server": is_server(self.model),
+            "cite": {"removals": [removal for removal in REMOVALS if _can_cite(self.model, removal)]},
             "limits": {name: getattr(limits, name) for name in ("prompt", "new_tokens", "probes", "queue", "seconds")},
         }
 
@@ -81,7 +115,8 @@ class ServiceOptions:
         """Build the checked request. Everything that can be rejected is rejected before the job is queued."""
         max_new_tokens = 10 if body.max_new_tokens is None else body.max_new_tokens
         replacer = body.replacer or "auto"
-        self._check_limits(body, max_new_tokens)
+        self._check_limits(max_new_tokens, body.probes)
+        self._check_length("prompt", [body.prompt, body.target, body.target_span, body.contrast, *_texts(body)])
         request = ExplainRequest.build(
             _read_prompt(body),
             target=body.target,
@@ -97,26 +132,58 @@ class ServiceOptions:
             seed=body.seed,
         )
         request.check_model(self.model)
-        if replacer not in self.replacers:
-            raise UnknownNameError("replacer of this service", replacer, self.replacers)
+        self._check_replacer(replacer)
         if body.messages is not None and not has_chat_template(self.model):
             raise CapabilityError(f"{self.model.info['id']!r} has no chat template: give a plain prompt")
         return request
 
-    def _check_limits(self, body: ExplainBody, max_new_tokens: int) -> None:
+    def build_cite_request(self, body: CiteBody) -> CiteRequest:
+        """Build the checked request for citations, as `build_request`."""
+        default = min(MAX_NEW_TOKENS, self.limits.new_tokens)
+        max_new_tokens = default if body.max_new_tokens is None else body.max_new_tokens
+        self._check_limits(max_new_tokens, body.probes)
+        texts = [text for document in body.documents for text in (document.id, document.text)]
+        self._check_length("documents", [body.question, body.answer, body.template, *texts])
+        replacer = body.replacer or "auto"
+        request = CiteRequest.build(
+            body.question,
+            [document.model_dump() for document in body.documents],
+            answer=body.answer,
+            template=TEMPLATE if body.template is None else body.template,
+            max_new_tokens=max_new_tokens,
+            removal=body.removal or None,
+            replacer=replacer,
+            probes=body.probes,
+            seed=body.seed,
+        )
+        require_removal(self.model, request.removal, "cite")
+        self._check_replacer(replacer)
+        return request
+
+    def _check_replacer(self, replacer: str) -> None:
+        if replacer not in self.replacers:
+            raise UnknownNameError("replacer of this service", replacer, self.replacers)
+
+    def _check_limits(self, max_new_tokens: int, probes: int | None) -> None:
         for name, value, limit in (
             ("max_new_tokens", max_new_tokens, self.limits.new_tokens),
-            ("probes", body.probes or 0, self.limits.probes),
+            ("probes", probes or 0, self.limits.probes),
         ):
             if value > limit:
                 raise InputError(f"{name} must be at most {limit} at this service, got {value}")
-        texts = [text or "" for text in (body.prompt, body.target, body.target_span, body.contrast)]
-        texts += [message.role + message.content for message in body.messages or []]
-        length = sum(len(text) for text in texts)
-        if length > self.limits.prompt:
+
+    def _check_length(self, noun: str, texts: Sequence[str | None]) -> None:
+        length, limit = sum(len(text or "") for text in texts), self.limits.prompt
+        if length > limit:
+            verb = "have" if noun.endswith("s") else "has"
             raise HTTPException(
-                413, f"the prompt has {length:,} characters; this service accepts at most {self.limits.prompt:,}"
+                413,
+                f"the {noun} {verb} {length:,} characters; this service accepts at most {limit:,} (`--max-prompt`)",
             )
+
+
+def _texts(body: ExplainBody) -> list[str]:
+    return [message.role + message.content for message in body.messages or []]
 
 
 def _read_prompt(body: ExplainBody) -> Any:
@@ -172,6 +239,14 @@ def _supports(model: Model, name: str, preset: str, **options: Any) -> bool:
         if hasattr(method, "check"):
             method.check(model)
     except InputError:
+        return False
+    return True
+
+
+def _can_cite(model: Model, removal: str) -> bool:
+    try:
+        require_removal(model, removal, "cite")
+    except CapabilityError:
         return False
     return True
 

@@ -5,12 +5,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, WithJsonSchema
 
 from reagent.schemas import read_schema
-from reagent.web.requests import ExplainBody
+from reagent.web.requests import CiteBody, ExplainBody
+from reagent.web.results import Kind
 
 
-def _explanation_schema() -> dict[str, Any]:
-    """Load explanation.schema.json and resolve its references, which are not valid inside another document."""
-    schema = read_schema("explanation")
+def _inline_schema(kind: Kind) -> dict[str, Any]:
+    """Load a schema and resolve its references, which are not valid inside another document."""
+    schema = read_schema(kind)
     definitions = schema.pop("$defs")
 
     def resolve(part: Any) -> Any:
@@ -25,7 +26,8 @@ def _explanation_schema() -> dict[str, Any]:
     return dict(resolve(schema))
 
 
-ExplanationJson = Annotated[dict[str, Any], WithJsonSchema(_explanation_schema())]
+ExplanationJson = Annotated[dict[str, Any], WithJsonSchema(_inline_schema("explanation"))]
+CitationsJson = Annotated[dict[str, Any], WithJsonSchema(_inline_schema("citations"))]
 
 
 class Health(BaseModel):
@@ -55,17 +57,30 @@ class MethodOption(BaseModel):
     presets: list[PresetOption]
 
 
+class CiteOptions(BaseModel):
+    removals: list[str]
+
+
 class Options(BaseModel):
     models: list[str]
     methods: list[MethodOption]
     replacers: list[Option]
     units: list[str]
     chat: bool  # whether the model has a chat template
+    server: bool  # whether the model runs behind an API, so that every pass is a request
+    cite: CiteOptions
     limits: dict[str, int]
 
 
 class JobId(BaseModel):
     id: str
+
+
+class CostEstimate(BaseModel):
+    """At most this number of requests to the server of the model; 0 if the model runs here."""
+
+    requests: int
+    tokens: int
 
 
 class JobProgress(BaseModel):
@@ -74,9 +89,10 @@ class JobProgress(BaseModel):
 
 
 class PendingJob(BaseModel):
-    """A job that waits or runs; for a chat, `prompt` is its last user message."""
+    """A job that waits or runs; of a chat, `prompt` is the last user message, of citations the question."""
 
     id: str
+    kind: Kind
     state: Literal["queued", "running"]
     prompt: str
     method: str
@@ -85,23 +101,26 @@ class PendingJob(BaseModel):
 class Job(BaseModel):
     """A job.
 
-    `explanation` is the input of view.js, from the first partial result on. `request` is the body of the request,
-    unless the service was restarted since.
+    `explanation` is the input of view.js, from the first partial result on; `citations` is that of citations.js.
+    `request` is the body of the request, unless the service was restarted since.
     """
 
     id: str
+    kind: Kind
     state: Literal["queued", "running", "done", "failed", "cancelled"]
     progress: JobProgress
-    request: ExplainBody | None = None
+    request: ExplainBody | CiteBody | None = None
     answer: str | None = None
     error: str | None = None
     explanation: dict[str, Any] | None = None
+    citations: dict[str, Any] | None = None
 
 
 class HistoryItem(BaseModel):
-    """One explanation of the history; for a chat, `prompt` is its last user message."""
+    """One result of the history; of a chat, `prompt` is the last user message, of citations the question."""
 
     id: str
+    kind: Kind
     prompt: str
     completion: str
     method: str

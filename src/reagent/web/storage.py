@@ -1,19 +1,19 @@
-"""Explanations on disk by their id, so that links still work after a restart."""
+"""Results on disk by their id, so that links still work after a restart."""
 
 import re
 from contextlib import suppress
 from pathlib import Path
 
-from reagent.atomic_io import check_writable
+from reagent.atomic_io import check_writable, read_json
 from reagent.errors import FileError
-from reagent.explanation import Explanation
+from reagent.web.results import Result, read_result
 
 MAX_STORED = 1000  # the oldest files are deleted
 _ID = re.compile(r"[0-9a-f]{16}")
 
 
-class ExplanationStore:
-    """A folder with one JSON file for each explanation."""
+class ResultStore:
+    """A folder with one JSON file for each explanation or citations."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -23,19 +23,19 @@ class ExplanationStore:
             raise FileError(f"cannot make the folder {str(folder)!r}: {error.strerror or error}") from error
         check_writable(folder / "explanation.json")
 
-    def put(self, name: str, why: Explanation) -> None:
-        """Save an explanation and delete the oldest ones beyond the limit."""
-        why.save(self._path(name))
+    def put(self, name: str, result: Result) -> None:
+        """Save a result and delete the oldest ones beyond the limit."""
+        result.save(self._path(name))
         newest_first = sorted(self.folder.glob("*.json"), key=_modified, reverse=True)
         for path in newest_first[MAX_STORED:]:
             path.unlink(missing_ok=True)
 
-    def get(self, name: str) -> Explanation | None:
-        """Return the explanation, or None if its file is missing or damaged."""
+    def get(self, name: str) -> Result | None:
+        """Return the result, or None if its file is missing or damaged."""
         if not _ID.fullmatch(name) or not self._path(name).is_file():
             return None
         with suppress(FileError):
-            return Explanation.load(self._path(name))
+            return read_result(read_json(self._path(name), "a saved result"))
         return None
 
     def _path(self, name: str) -> Path:

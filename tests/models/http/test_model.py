@@ -257,6 +257,14 @@ def test_a_chat_that_does_not_go_on_has_its_first_token_explained(
         model.chat(chat, target=why.completion + " and more")
 
 
+def test_tools_need_a_template_that_is_known(connected: Callable[..., HttpModel]) -> None:
+    model = connected(tokenizer=False, completions=False, chat=True)
+    chat = [{"role": "user", "content": "What time is it?"}, {"role": "tool", "name": "clock", "content": "ten"}]
+    for messages, tools in ((chat, None), (chat[:1], [{"name": "clock"}])):
+        with pytest.raises(InputError, match="need the chat template of the model"):
+            reagent.explain(model, messages, tools=tools, **QUICK)
+
+
 def test_what_the_chat_is_sent(server: Callable[..., Any]) -> None:
     url, app = server(completions=False, chat=True, tokenize=None)
     model = reagent.load_model(url)

@@ -13,10 +13,6 @@ from web.service import wait_for
 
 pytestmark = pytest.mark.xdist_group("browser")
 
-DOCUMENTS = ["My aunt moved to Japan.\n\nShe is a teacher.", "The river runs through the old town."]
-QUESTION = "Where is my aunt?"
-JOINED = f"Document 1:\n{DOCUMENTS[0]}\n\nDocument 2:\n{DOCUMENTS[1]}\n\nQuestion: {QUESTION}\nAnswer:"
-
 
 @pytest.fixture
 def bodies(page: Page) -> list[Any]:
@@ -151,7 +147,7 @@ def test_a_link_opens_at_the_result_on_a_phone(phone: Page, browser: Browser, lo
 
 
 def test_the_history_shows_the_last_message_of_a_chat(page: Page) -> None:
-    expect(page.get_by_role("heading", name="Recent explanations")).to_be_visible()
+    expect(page.get_by_role("heading", name="Recent results")).to_be_visible()
     page.get_by_label("Chat").check()
     submit(page, "Where does she live?", system="Be brief.", method="random")
     wait_until_finished(page)
@@ -185,37 +181,6 @@ def test_an_opened_chat_can_be_changed_and_continued(page: Page, bodies: list[An
     assert len(bodies) == 1
     page.get_by_role("button", name="Example").click()
     expect(page.locator("#chat-fields")).to_be_hidden()
-
-
-# --- documents ---
-
-
-def test_documents_become_a_prompt(page: Page, bodies: list[Any]) -> None:
-    page.get_by_label("Documents").check()
-    expect(page.get_by_label("Unit", exact=True)).to_have_value("sentence")
-    assert page.locator("#unit option").all_text_contents() == ["sentence", "paragraph"]
-    page.get_by_label("Document 1", exact=True).fill(DOCUMENTS[0])
-    for _ in range(2):
-        page.get_by_role("button", name="Add a document").click()
-    page.get_by_label("Document 2", exact=True).fill("superfluous")
-    page.get_by_label("Document 3", exact=True).fill(DOCUMENTS[1])
-    page.get_by_role("button", name="Remove document 2").click()
-    assert violations(page) == []
-    page.get_by_label("Method").select_option("random")
-    page.get_by_label("Max. tokens").fill("2")
-    page.get_by_label("Question", exact=True).fill(QUESTION)
-    page.get_by_role("button", name="Explain").click()
-    wait_until_finished(page)
-    assert (bodies[0]["prompt"], bodies[0]["unit"]) == (JOINED, "sentence")
-    expect(page.locator("#history a span").first).to_have_text(QUESTION)
-    page.reload()
-    wait_until_finished(page)
-    expect(page.get_by_label("Documents")).to_be_checked()
-    expect(page.get_by_label("Document 1", exact=True)).to_have_value(DOCUMENTS[0])
-    expect(page.get_by_label("Document 2", exact=True)).to_have_value(DOCUMENTS[1])
-    expect(page.get_by_label("Question", exact=True)).to_have_value(QUESTION)
-    page.get_by_label("Text", exact=True).check()
-    expect(page.get_by_label("Unit", exact=True)).to_have_value("")
 
 
 # --- questions about the output ---

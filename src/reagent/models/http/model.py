@@ -11,7 +11,7 @@ from reagent.case import Case, Ids, TargetScores
 from reagent.errors import EmptyGenerationError, InputError
 from reagent.explanation import Message, Token
 from reagent.models.base import Meter, Predictions
-from reagent.models.chat import Chat, check_target, render_chat
+from reagent.models.chat import Chat, Tools, check_target, render_chat, uses_tools
 from reagent.models.http.capabilities import TEXT, ServerInfo, detect_completions, detect_server
 from reagent.models.http.client import Client
 from reagent.models.http.config import ServerAddress, ServerOptions
@@ -94,16 +94,18 @@ class HttpModel:
         endpoint, source, special = self._tokenize(prompt)
         return self._case(endpoint, prompt, source, special, target, max_new_tokens)
 
-    def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
-        endpoint, text, source, rendered, special = self._tokenize_chat(messages, target)
+    def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10, tools: Tools = ()) -> Case:
+        endpoint, text, source, rendered, special = self._tokenize_chat(messages, target, tools)
         return replace(self._case(endpoint, text, source, special, target, max_new_tokens), messages=rendered)
 
-    def preview_case(self, prompt: str | Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
+    def preview_case(
+        self, prompt: str | Chat, target: str | None = None, max_new_tokens: int = 10, tools: Tools = ()
+    ) -> Case:
         """The case without a generation request: the output has its largest possible length."""
         if isinstance(prompt, str):
             text, (endpoint, source, special) = prompt, self._tokenize(prompt)
         else:
-            endpoint, text, source, _, special = self._tokenize_chat(prompt, None)
+            endpoint, text, source, _, special = self._tokenize_chat(prompt, None, tools)
         ids = [i for token in source for i in token.ids]
         if target is None:
             length = 1 if endpoint.first_only else max_new_tokens
@@ -127,18 +129,23 @@ class HttpModel:
         return self.completions, self.completions.vocabulary.tokenize(prompt), True
 
     def _tokenize_chat(
-        self, messages: Chat, target: str | None
+        self, messages: Chat, target: str | None, tools: Tools = ()
     ) -> tuple[Endpoint, str, tuple[Token, ...], tuple[Message, ...], bool]:
         if (
             self.completions is not None
             and self.codec is not None
             and getattr(self.codec.tokenizer, "chat_template", None)
         ):
-            text, rendered = render_chat(self.codec.tokenizer, messages, self.server.model)
+            text, rendered = render_chat(self.codec.tokenizer, messages, self.server.model, tools)
             if target is not None:
-                check_target(self.codec.tokenizer, messages, target, self.server.model)
+                check_target(self.codec.tokenizer, messages, target, self.server.model, tools)
             self._latest = self.completions
             return self.completions, text, tokenize_chat(self.codec, text, rendered), rendered, False
+        if uses_tools(messages, tools):
+            raise InputError(
+                "tools and their messages need the chat template of the model, which a chat endpoint does not show: "
+                "give the `tokenizer` of a server that has a completions endpoint"
+            )
         endpoint = self._latest = self._chat_endpoint()
         assert isinstance(endpoint.vocabulary, TextVocabulary)
         text, source, rendered = _tokenize_messages(endpoint.vocabulary, messages)

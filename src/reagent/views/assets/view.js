@@ -128,8 +128,8 @@ function reagentParts() {
     return [details];
   };
 
-  const legend = (largest) => {
-    const node = make("div.legend", "score 0 ");
+  const legend = (largest, name = "score") => {
+    const node = make("div.legend", `${name} 0 `);
     node.append(make("span.scale", "", { "aria-hidden": "true" }), largest);
     return node;
   };
@@ -182,6 +182,16 @@ function reagentParts() {
     const node = make("div.fill");
     node.style.width = 100 * share + "%";
     return node;
+  };
+
+  // The provenance, as pairs of name and value.
+  const drawFacts = (pairs) => {
+    const facts = make("div.facts");
+    for (const [label, value] of pairs) {
+      const fact = facts.appendChild(make("span.fact", label + " "));
+      fact.append(make("bdi.value", value));
+    }
+    return facts;
   };
 
   // --- the chosen output token ---
@@ -267,7 +277,7 @@ function reagentParts() {
   return {
     make, quoted, shortName, captionNodes, score, ranking, pieceWeight, largestWeight, drawText, drawTemplate, appendMark,
     reveal, legend, linkGroups, groupList, drawGroups, highlight, cell, emptyHint, bar, initialTarget, outputChooser,
-    showFailedTest, showWarning, onArrowKeys, redraw,
+    showFailedTest, showWarning, onArrowKeys, redraw, drawFacts, appendInk, spaceAfter,
   };
 }
 
@@ -278,7 +288,7 @@ function reagentView(element, data) {
   const {
     make, quoted, shortName, captionNodes, score, ranking, pieceWeight, largestWeight, drawText, drawTemplate, appendMark,
     reveal, legend, linkGroups, groupList, drawGroups, highlight, cell, emptyHint, bar, initialTarget, outputChooser,
-    showFailedTest, showWarning, onArrowKeys, redraw,
+    showFailedTest, showWarning, onArrowKeys, redraw, drawFacts,
   } = reagentParts();
   let target = initialTarget(element, data);
   let row = null; // the texts about the chosen output token
@@ -465,11 +475,7 @@ function reagentView(element, data) {
 
   // --- parts that stay ---
 
-  const facts = make("div.facts");
-  for (const [label, value] of data.facts) {
-    const fact = facts.appendChild(make("span.fact", label + " "));
-    fact.append(make("bdi.value", value));
-  }
+  const facts = drawFacts(data.facts);
   if (!data.rows.length) {
     element.replaceChildren(make("div.hint", "There is no output token to explain."), facts);
     return;
@@ -488,6 +494,8 @@ function reagentView(element, data) {
   const notes = make("div.notes");
   const whatIf = make("div.what-if");
 
+  const trace = data.trace ? [reagentTrace(data.trace, { make, quoted, captionNodes, onArrowKeys })] : [];
+
   onArrowKeys(context, ".reagent-token", (node) => inspect(Number(node.dataset.position)));
   watch(context, "mouseover", "focusin", "click");
   context.addEventListener("click", (event) => {
@@ -497,7 +505,8 @@ function reagentView(element, data) {
   for (const list of [top, whatIf]) watch(list, "mouseover", "click");
   redraw(element, () => {
     element.replaceChildren(
-      ...chooser.nodes, failure, caution, ...template, context, legend(largest), groups, readout, levels, top, notes, whatIf, facts,
+      ...chooser.nodes, failure, caution, ...template, context, legend(largest), groups, readout, ...trace, levels, top,
+      notes, whatIf, facts,
     );
     choose(target);
   });

@@ -1,19 +1,16 @@
 /* The form: convert it to requests, and fill it from a request or an explanation. */
-import { joinDocuments, splitDocuments } from "./documents.js";
 import { requestOf } from "./requests.js";
 import { createTextList } from "./text_list.js";
 
 export const EXAMPLE =
   "My aunt moved to Japan to teach music. (Her old piano is still standing in our garage). She rents a small flat in the capital,";
-const PROMPT_LABELS = { text: "Prompt", chat: "Last message of the user", documents: "Question" };
-const DOCUMENT_UNITS = ["sentence", "paragraph"];
+const PROMPT_LABELS = { text: "Prompt", chat: "Last message of the user" };
 
 export function createRequestForm(form, options) {
   const { kind, system, prompt, method, preset, unit, compare, target, target_span, what_if } = form.elements;
   const { max_new_tokens, removal, replacer, seed, probes } = form.elements;
   const part = (id) => form.querySelector(`#${id}`);
   const turns = createTextList(part("turns"), "Message", { roles: ["user", "assistant"] });
-  const documents = createTextList(part("documents"), "Document", { minimum: 1 });
   const selectedMethod = () => options.methods.find(({ id }) => id === method.value);
   const selectedPreset = () => selectedMethod().presets.find(({ id }) => id === preset.value);
 
@@ -43,14 +40,9 @@ export function createRequestForm(form, options) {
 
   // Disabled fields are not checked by the browser, so that an empty field of another kind stops nothing.
   const updateKind = () => {
-    for (const group of ["chat", "documents"])
-      part(`${group}-fields`).hidden = part(`${group}-fields`).disabled = kind.value !== group;
+    part("chat-fields").hidden = part("chat-fields").disabled = kind.value !== "chat";
     part("add-turn").hidden = kind.value !== "chat";
     part("prompt-label").textContent = PROMPT_LABELS[kind.value];
-    const units = kind.value === "documents" ? DOCUMENT_UNITS : ["", ...options.units];
-    if (unit.length === units.length) return;
-    unit.replaceChildren(); // the unit of another kind is not kept
-    setChoices(unit, units.map((id) => ({ id, label: id || "default" }))); // tokens, shown as words
   };
 
   // --- from the form to requests ---
@@ -60,8 +52,6 @@ export function createRequestForm(form, options) {
 
   const readPrompt = () => {
     if (kind.value === "text") return { prompt: prompt.value };
-    if (kind.value === "documents")
-      return { prompt: joinDocuments(documents.read().map(({ content }) => content), prompt.value) };
     const systemMessages = system.value.trim() ? [{ role: "system", content: system.value }] : [];
     return { messages: [...systemMessages, ...turns.read(), { role: "user", content: prompt.value }] };
   };
@@ -92,17 +82,14 @@ export function createRequestForm(form, options) {
   const reset = () => {
     form.reset();
     turns.fill([]);
-    documents.fill([]);
   };
 
   const fillPrompt = (request) => {
     const messages = [...(request.messages ?? [])];
-    const split = DOCUMENT_UNITS.includes(request.unit) && splitDocuments(request.prompt ?? "");
-    kind.value = messages.length ? "chat" : split ? "documents" : "text";
+    kind.value = messages.length ? "chat" : "text";
     system.value = messages[0]?.role === "system" ? messages.shift().content : "";
-    prompt.value = messages.pop()?.content ?? (split ? split.question : request.prompt);
+    prompt.value = messages.pop()?.content ?? request.prompt;
     turns.fill(messages);
-    documents.fill((split ? split.documents : []).map((content) => ({ content })));
   };
 
   const fill = (request, comparedMethod = "") => {
@@ -146,6 +133,7 @@ export function createRequestForm(form, options) {
   setChoices(method, options.methods);
   setChoices(compare, [{ id: "", label: "nothing" }, ...options.methods]);
   setChoices(replacer, options.replacers);
+  setChoices(unit, ["", ...options.units].map((id) => ({ id, label: id || "default" }))); // tokens, shown as words
   max_new_tokens.max = options.limits.new_tokens;
   max_new_tokens.defaultValue = Math.min(max_new_tokens.defaultValue, options.limits.new_tokens);
   probes.max = options.limits.probes;
@@ -156,9 +144,7 @@ export function createRequestForm(form, options) {
     if (wanted && event.target.matches("textarea")) form.requestSubmit();
   });
   part("add-turn").addEventListener("click", addTurn);
-  part("add-document").addEventListener("click", () => documents.add().focus());
   part("example").addEventListener("click", fillExample);
-  documents.fill([]);
   if (!prompt.value) fillExample();
   else updateFields();
   return { buildRequests, fill, fillExplanation };

@@ -1,6 +1,6 @@
-/* The jobs that wait or run and the recent explanations, as links. */
-import { questionOf } from "./documents.js";
+/* The jobs that wait or run and the recent results, as links. */
 import { byId, createElement } from "./elements.js";
+import { ADDRESSES } from "./result.js";
 
 const EXCERPT_LENGTH = 60;
 const characters = (text) => [...text.replace(/\s+/g, " ").trim()];
@@ -17,19 +17,19 @@ const beginningOf = (text) => {
 
 const STATE_NAMES = { running: "running", queued: "waiting" };
 
-// A link to a saved explanation, or to a job that has not ended.
-const createLink = ({ id, prompt, completion, method, state }) => {
+// A link to a saved result, or to a job that has not ended.
+const createLink = ({ id, kind, prompt, completion, method, state }) => {
   const item = createElement("li");
-  const href = `#/${state ? "j" : "e"}/${encodeURIComponent(id)}`;
+  const href = `#/${state ? "j" : ADDRESSES[kind]}/${encodeURIComponent(id)}`;
   const link = item.appendChild(createElement("a", "", { href, dir: "auto", translate: "no", "data-id": id }));
   const ending = state ? createElement("i", STATE_NAMES[state]) : createElement("b", beginningOf(completion));
-  link.append(createElement("span", endOf(questionOf(prompt))), " ", ending, " ", createElement("bdi", method));
+  link.append(createElement("span", endOf(prompt)), " ", ending, " ", createElement("bdi", method));
   return item;
 };
 
-export function drawHistory(explanations) {
-  byId("no-history").hidden = explanations.length > 0;
-  byId("history").replaceChildren(...explanations.map(createLink));
+export function drawHistory(results) {
+  byId("no-history").hidden = results.length > 0;
+  byId("history").replaceChildren(...results.map(createLink));
 }
 
 export function drawPending(jobs) {
@@ -39,7 +39,7 @@ export function drawPending(jobs) {
   byId("pending").replaceChildren(...jobs.map(createLink));
 }
 
-/* Mark the jobs and explanations that are shown. */
+/* Mark the jobs and results that are shown. */
 export function markHistory(entries) {
   const ids = entries.map(({ id }) => id);
   for (const node of document.querySelectorAll(".links a")) {

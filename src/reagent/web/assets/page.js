@@ -1,16 +1,20 @@
 /* The page: send requests to the service, show the results, and keep the address of the page up to date. */
+import { createCiteForm } from "./cite_form.js";
+import { isDocumentFile } from "./documents.js";
 import { byId } from "./elements.js";
 import { createRequestForm } from "./form.js";
 import { drawHistory, drawPending, markHistory } from "./history.js";
 import { contrastWith, requestOf, sliceText } from "./requests.js";
 import * as result from "./result.js";
 import { callApi, watchJob } from "./service.js";
+import { createTabs } from "./tabs.js";
 
 const encoded = encodeURIComponent;
 const PENDING_INTERVAL = 1000; // milliseconds between two requests for the queue, while it has jobs
-const FORMATS = ["HTML", "JSON", "PNG"]; // of the downloads
 
 let form = null;
+let citeForm = null;
+let tabs = null;
 let pending = []; // all jobs that run or wait, in the order of the queue
 let pendingTimer = 0;
 let current = []; // the entries that the result shows: one, or one for each compared method
@@ -68,7 +72,7 @@ async function sendRequests(requests) {
   const entries = [];
   try {
     for (const request of requests) {
-      const { id } = await callApi("jobs", "POST", request);
+      const { id } = await callApi(request.documents ? "citations" : "jobs", "POST", request);
       entries.push({ id, request, state: "running" });
     }
   } catch (error) {
@@ -120,14 +124,14 @@ async function showFinal(entry, view) {
   const entries = current;
   entry.state = "done";
   drawView(entry, view);
-  const explanation = await showingErrors(() => callApi(`explanations/${encoded(entry.id)}`));
-  if (current !== entries || !explanation) return;
-  entry.explanation = explanation;
-  if (!entries.every((other) => other.explanation)) return;
-  history.replaceState(null, "", result.addressOf("e", entries));
+  const saved = await showingErrors(() => callApi(result.pathOf(entry)));
+  if (current !== entries || !saved) return;
+  entry.saved = saved;
+  if (!entries.every((other) => other.saved)) return;
+  history.replaceState(null, "", result.savedAddress(entries));
   if (!entries[0].request) fillForm(entries); // the service has forgotten the request
   announce("Done: select a part of the answer");
-  result.drawDownloads(entries, FORMATS);
+  result.drawDownloads(entries);
   await Promise.all([updatePending(), updateHistory()]);
 }
 
@@ -150,26 +154,46 @@ function cancelJobs(entries) {
   }
 }
 
-// --- finished explanations: saved by the service, or opened from files ---
+// --- finished results: saved by the service, or opened from files ---
 
-async function showExplanations(explanations, ids = []) {
-  const views = await Promise.all(explanations.map((explanation) => callApi("view", "POST", explanation)));
-  setCurrent(explanations.map((explanation, i) => ({ explanation, view: views[i], id: ids[i], state: "done" })));
+async function showResults(results, ids = []) {
+  const views = await Promise.all(results.map((saved) => callApi("view", "POST", saved)));
+  setCurrent(results.map((saved, i) => ({ saved, view: views[i], id: ids[i], state: "done" })));
   fillForm(current);
   result.drawViews(current);
-  result.drawDownloads(current, FORMATS);
+  result.drawDownloads(current);
   markHistory(current);
 }
 
-const fillForm = ([{ explanation }, other]) => form.fillExplanation(explanation, other?.explanation.method.id);
+function fillForm([{ saved, view }, other]) {
+  const isCitations = result.kindOf(view) === "citations";
+  if (isCitations) citeForm.fillCitations(saved);
+  else form.fillExplanation(saved, other?.saved.method?.id);
+  tabs.select(isCitations ? "cite" : "explain");
+}
+
+function fillRequests([first, second]) {
+  if (first.documents) citeForm.fill(first);
+  else form.fill(first, second?.method);
+  tabs.select(first.documents ? "cite" : "explain");
+}
 
 async function openFiles(files) {
-  if (!files.length) return;
+  const documents = [...files].filter(isDocumentFile);
+  const others = [...files].filter((file) => !isDocumentFile(file));
+  showError("");
+  if (documents.length) await addDocuments(documents);
+  if (!others.length) return;
   await showingErrors(async () => {
-    await showExplanations(await Promise.all([...files].map(readFile)));
+    await showResults(await Promise.all(others.map(readFile)));
     history.pushState(null, "", location.pathname);
     byId("result").focus();
   });
+}
+
+async function addDocuments(files) {
+  tabs.select("cite");
+  await showingErrors(() => citeForm.addFiles(files));
 }
 
 async function readFile(file) {
@@ -195,7 +219,7 @@ async function updatePending() {
 }
 
 async function updateHistory() {
-  drawHistory((await showingErrors(() => callApi("explanations"))) ?? []);
+  drawHistory((await showingErrors(() => callApi("history"))) ?? []);
   markHistory(current);
 }
 
@@ -209,17 +233,41 @@ function contrastText({ completion }, view, alternative) {
   return sliceText(completion, 0, textStart) + space + alternative;
 }
 
-const contrastRequest = ({ request, explanation, view }, alternative) =>
-  contrastWith(request ?? requestOf(explanation), contrastText(explanation, view, alternative));
+const contrastRequest = ({ request, saved, view }, alternative) =>
+  contrastWith(request ?? requestOf(saved), contrastText(saved, view, alternative));
 
-// --- addresses: #/e/ID is a saved explanation, #/j/ID is a job; several ids are compared ---
+// --- a model behind an API: the number of requests is told before ---
+
+async function submitCitation(options) {
+  const request = citeForm.buildRequest();
+  byId("estimate").hidden = true;
+  if (!options.server) return void submitRequests([request]);
+  const cost = await showingErrors(() => callApi("citations/estimate", "POST", request));
+  if (!cost) return;
+  showError("");
+  const [requests, tokens] = [cost.requests, cost.tokens].map((number) => number.toLocaleString("en"));
+  const answering = request.answer ? "" : ", and one request for the answer";
+  byId("estimate").querySelector("p").textContent = `At most ${requests} requests with ${tokens} tokens to ${options.models[0]}${answering}.`;
+  byId("estimate").hidden = false;
+  byId("estimate-start").onclick = () => {
+    byId("estimate").hidden = true;
+    submitRequests([request]);
+  };
+  byId("estimate-start").focus();
+}
+
+// --- addresses: #/e/ID is a saved explanation, #/c/ID are saved citations, #/j/ID is a job; several ids are compared;
+// #/cite is the form for documents ---
+
+const SAVED = { e: "explanations", c: "citations" };
 
 async function openAddress() {
   await showingErrors(async () => {
     const [, kind, ...ids] = location.hash.split("/").map(decodeURIComponent);
-    if (kind === "e" && ids.length)
-      await showExplanations(await Promise.all(ids.map((id) => callApi(`explanations/${encoded(id)}`))), ids);
+    if (Object.hasOwn(SAVED, kind ?? "") && ids.length)
+      await showResults(await Promise.all(ids.map((id) => callApi(`${SAVED[kind]}/${encoded(id)}`))), ids);
     else if (kind === "j" && ids.length) await showJobs(ids);
+    else if (kind === "cite") return tabs.select("cite");
     else return;
     result.scrollToResult();
   });
@@ -228,8 +276,7 @@ async function openAddress() {
 async function showJobs(ids) {
   const jobs = await Promise.all(ids.map((id) => callApi(`jobs/${encoded(id)}`)));
   setCurrent(jobs.map(({ id, request }) => ({ id, request, state: "running" })));
-  const [first, second] = jobs;
-  if (first.request) form.fill(first.request, second?.request?.method);
+  if (jobs.every(({ request }) => request)) fillRequests(jobs.map(({ request }) => request));
   for (const entry of current) watchEntry(entry);
   markHistory(current);
 }
@@ -260,16 +307,24 @@ function showLoading(error) {
 
 function startPage(options) {
   form = createRequestForm(byId("request-form"), options);
-  byId("request-form").setAttribute("aria-busy", "false");
-  byId("request-fields").disabled = false;
+  citeForm = createCiteForm(byId("cite-form"), options);
+  for (const id of ["request-form", "cite-form"]) byId(id).setAttribute("aria-busy", "false");
+  for (const id of ["request-fields", "cite-fields"]) byId(id).disabled = false;
   byId("loading").hidden = true;
   byId("model").querySelector(".value").textContent = options.models.join(", ");
   byId("model").hidden = false;
   onSubmit("request-form", () => submitRequests(form.buildRequests()));
+  onSubmit("cite-form", () => submitCitation(options));
   onSubmit("contrast", () => submitRequests(current.map((entry) => contrastRequest(entry, byId("alternative").value))));
   byId("cancel").addEventListener("click", () => stopAll("cancelled"));
   byId("run-again").addEventListener("click", () => submitRequests(current.map(({ request }) => request)));
-  byId("file").addEventListener("change", ({ target }) => openFiles(target.files));
+  for (const id of ["file", "document-files"])
+    byId(id).addEventListener("change", async ({ target }) => {
+      await openFiles(target.files);
+      target.value = ""; // the same file can be chosen again
+    });
+  byId("estimate-cancel").addEventListener("click", () => (byId("estimate").hidden = true));
+  byId("cite-form").addEventListener("input", () => (byId("estimate").hidden = true)); // it belongs to another request
   addEventListener("hashchange", openAddress);
   document.querySelector(".side").addEventListener("click", ({ target }) => {
     if (target.closest("a")?.hash === location.hash) result.scrollToResult(); // the result is shown already
@@ -298,4 +353,5 @@ function acceptDroppedFiles() {
 }
 
 byId("retry").addEventListener("click", start);
+tabs = createTabs(["explain", "cite"]);
 start();

@@ -2,13 +2,21 @@
 
    The result shows one entry, or one entry for each compared method. An entry has a state and, as soon as they are
    available, its request, id, jobState, before (the number of jobs before it in the queue), answer, progress, view and
-   explanation. */
+   saved (the JSON of the explanation or citations). */
 import { byId, createElement } from "./elements.js";
 
 const PROGRESS_TEXTS = { queued: "waiting", running: "reading the prompt", answering: "generating the answer" };
 
+export const ADDRESSES = { explanation: "e", citations: "c" }; // of saved results
+const FORMATS = { explanation: ["HTML", "JSON", "PNG"], citations: ["HTML", "JSON", "Markdown"] };
+const PATHS = { explanation: "explanations", citations: "citations" };
+const SUFFIXES = { HTML: ".html", JSON: ".json", PNG: ".png", Markdown: ".md" };
+
+export const kindOf = (view) => view.kind ?? "explanation";
+export const pathOf = ({ id, view }) => `${PATHS[kindOf(view)]}/${encodeURIComponent(id)}`;
 export const isRunning = ({ state }) => state === "running";
 export const addressOf = (kind, entries) => `#/${kind}/${entries.map(({ id }) => encodeURIComponent(id)).join("/")}`;
+export const savedAddress = (entries) => addressOf(ADDRESSES[kindOf(entries[0].view)], entries);
 export const selectedRow = (view) => view?.rows[Number(byId("view").dataset.target || 0)]; // the answer, or a part of it
 
 export function clearResult() {
@@ -21,7 +29,7 @@ export function clearResult() {
 // --- running jobs ---
 
 export function drawAnswer({ request, answer }) {
-  const prompt = request?.prompt ?? request?.messages.at(-1).content ?? "";
+  const prompt = request?.prompt ?? request?.messages?.at(-1).content ?? (request ? request.question + "\n" : "");
   const space = answer.length - answer.trimStart().length; // not underlined
   byId("answer").replaceChildren(
     createElement("span", prompt),
@@ -38,10 +46,10 @@ export function drawProgress(entries) {
   byId("progress-bars").replaceChildren(...running.map(createProgressBar));
 }
 
-function progressText({ progress, answer, before, jobState = "queued" }) {
+function progressText({ request, progress, answer, before, jobState = "queued" }) {
   if (progress) return `${progress.done} of at most ${progress.total}`;
   if (jobState === "queued" && before > 0) return `waiting: ${before} ${before > 1 ? "explanations" : "explanation"} before this one`;
-  return PROGRESS_TEXTS[answer ? "answering" : jobState];
+  return PROGRESS_TEXTS[answer && !request?.answer ? "answering" : jobState];
 }
 
 function createProgressBar(entry) {
@@ -50,7 +58,7 @@ function createProgressBar(entry) {
   const attributes = progress ? { value: progress.done, max: progress.total } : {};
   const text = progressText(entry);
   label.append(
-    createElement("span", request ? `${request.method ?? "reagent"}: ${text}` : text),
+    createElement("span", request ? `${request.method ?? (request.documents ? "cite" : "reagent")}: ${text}` : text),
     createElement("progress", "", attributes),
   );
   return label;
@@ -72,6 +80,8 @@ export function scrollToResult() {
 // --- views ---
 
 const factOf = (view, name) => Object.fromEntries(view.facts)[name] ?? "";
+const isCitations = ({ view }) => kindOf(view) === "citations";
+const drawOne = (node, entry) => (isCitations(entry) ? reagentCitations : reagentView)(node, entry.view);
 const hasSameTokens = (one, two) =>
   JSON.stringify(one.pieces) === JSON.stringify(two.pieces) && one.rows.length === two.rows.length;
 
@@ -79,8 +89,8 @@ export function drawViews(entries) {
   const ready = entries.filter(({ view }) => view);
   const first = ready[0].view;
   byId("answer").hidden = true;
-  if (entries.length === 1) reagentView(byId("view"), first);
-  else if (first.rows.length && ready.every(({ view }) => hasSameTokens(view, first))) {
+  if (entries.length === 1) drawOne(byId("view"), ready[0]);
+  else if (!ready.some(isCitations) && first.rows.length && ready.every(({ view }) => hasSameTokens(view, first))) {
     reagentCompare(
       byId("view"),
       ready.map(({ view }, i) => ({ name: nameOf(ready, i), cost: factOf(view, "cost"), view })),
@@ -89,7 +99,7 @@ export function drawViews(entries) {
 }
 
 function nameOf(entries, index) {
-  const names = entries.map(({ view }) => factOf(view, "method"));
+  const names = entries.map(({ view }) => factOf(view, "method") || "cite");
   const isUnique = names.indexOf(names[index]) === names.lastIndexOf(names[index]);
   return isUnique ? names[index] : `${names[index]} (${index + 1})`;
 }
@@ -99,39 +109,40 @@ function drawSeparately(entries) {
   const parts = [...byId("view").querySelectorAll(".part > div")];
   delete byId("view").dataset.target; // each part has its own
   byId("view").replaceChildren(
-    ...entries.map(({ view }, i) => {
+    ...entries.map((entry, i) => {
       const part = createElement("div", "", { class: "part" });
       part.append(createElement("h3", nameOf(entries, i)), parts[i] ?? createElement("div"));
-      reagentView(part.lastElementChild, view);
+      drawOne(part.lastElementChild, entry);
       return part;
     }),
   );
 }
 
-// --- links and downloads of finished explanations, and the form for a contrast ---
+// --- links and downloads of finished results, and the form for a contrast ---
 
-export function drawDownloads(entries, formats) {
+export function drawDownloads(entries) {
   const saved = entries.filter(({ id }) => id);
   const link = createElement("li");
-  link.append(createElement("a", "Link to this result", { href: addressOf("e", saved) }));
+  link.append(createElement("a", "Link to this result", { href: saved.length ? savedAddress(saved) : "" }));
   byId("downloads").replaceChildren(
     link,
-    ...saved.map((entry, i) => createDownloads(entry, saved.length > 1 ? nameOf(saved, i) : "", formats)),
+    ...saved.map((entry, i) => createDownloads(entry, saved.length > 1 ? nameOf(saved, i) : "")),
   );
   byId("downloads").hidden = !saved.length;
-  byId("contrast").hidden = !("target" in byId("view").dataset);
+  byId("contrast").hidden = entries.some(isCitations) || !("target" in byId("view").dataset);
   byId("contrast").reset();
-  const { rows, focus } = entries[0].view;
-  if (rows.length) document.title = `${rows[focus].question.map(([text]) => text).join("")} – reagent`;
+  const { rows, focus, question } = entries[0].view;
+  if (question) document.title = `${question} – reagent`;
+  else if (rows.length) document.title = `${rows[focus].question.map(([text]) => text).join("")} – reagent`;
 }
 
-function createDownloads({ id }, name, formats) {
+function createDownloads(entry, name) {
   const item = createElement("li", name && `${name}: `);
-  for (const format of formats) {
-    const suffix = "." + format.toLowerCase();
-    const href = `api/explanations/${encodeURIComponent(id)}${format === "JSON" ? "" : suffix}`;
+  for (const format of FORMATS[kindOf(entry.view)]) {
+    const suffix = SUFFIXES[format];
+    const href = `api/${pathOf(entry)}${format === "JSON" ? "" : suffix}`;
     const label = `Download ${name} ${format}`.replace("  ", " ");
-    item.append(createElement("a", format, { href, download: `reagent-${id}${suffix}`, "aria-label": label }));
+    item.append(createElement("a", format, { href, download: `reagent-${entry.id}${suffix}`, "aria-label": label }));
   }
   return item;
 }

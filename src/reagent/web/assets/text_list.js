@@ -1,7 +1,7 @@
 /* A list of text fields that can be added and removed: the earlier messages of a chat, or documents. */
 import { createElement } from "./elements.js";
 
-/* An entry of the list is {content}, or {role, content} if roles are given. `minimum` entries cannot be removed. */
+/* An entry of the list is {name, content}, or {role, content} if roles are given. `minimum` entries cannot be removed. */
 export function createTextList(container, noun, { roles = [], minimum = 0 } = {}) {
   const items = () => [...container.children];
   const textOf = (item) => item.querySelector("textarea");
@@ -13,7 +13,7 @@ export function createTextList(container, noun, { roles = [], minimum = 0 } = {}
       textOf(item).setAttribute("aria-label", name);
       roleOf(item)?.setAttribute("aria-label", `Role of ${name.toLowerCase()}`);
       const title = item.querySelector(".title");
-      if (title) title.textContent = name;
+      if (title) title.textContent = item.dataset.name || name;
       const button = item.querySelector("button");
       button.setAttribute("aria-label", `Remove ${name.toLowerCase()}`);
       button.hidden = items().length <= minimum;
@@ -34,11 +34,11 @@ export function createTextList(container, noun, { roles = [], minimum = 0 } = {}
     if (neighbour) textOf(neighbour).focus();
   };
 
-  const add = ({ role = roles[0], content = "" } = {}) => {
-    const item = createElement("div", "", { class: "item" });
+  const add = ({ role = roles[0], name = "", content = "" } = {}) => {
+    const item = createElement("div", "", { class: "item", "data-name": name });
     const button = createElement("button", "Remove", { type: "button", class: "plain" });
     const text = createElement("textarea", content, { rows: 2, dir: "auto", required: "" });
-    item.append(roles.length ? createRole(role) : createElement("span", "", { class: "title" }), button, text);
+    item.append(roles.length ? createRole(role) : createElement("bdi", "", { class: "title", translate: "no" }), button, text);
     button.addEventListener("click", () => remove(item));
     container.append(item);
     updateLabels();
@@ -46,7 +46,10 @@ export function createTextList(container, noun, { roles = [], minimum = 0 } = {}
   };
 
   const read = () =>
-    items().map((item) => ({ ...(roles.length ? { role: roleOf(item).value } : {}), content: textOf(item).value }));
+    items().map((item) => ({
+      ...(roles.length ? { role: roleOf(item).value } : { name: item.dataset.name }),
+      content: textOf(item).value,
+    }));
 
   const fill = (entries) => {
     container.replaceChildren();

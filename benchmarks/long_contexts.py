@@ -1,0 +1,262 @@
+"""Long prompts: one sentence at ten depths of 500, 2,000 and 8,000 tokens, with screening and without.
+
+    python benchmarks/long_contexts.py --out long_contexts.jsonl > docs/benchmarks/long_contexts.json
+
+Four parts, each resumable (--parts chooses):
+
+needles   A haystack (haystacks.py) is explained coarse to fine, as by default: is the needle the first sentence and its
+          key word the first token, and was it kept by the screen?
+former    The prompt of documents.py (2,007 tokens) with screening, without it, and with it again, in one process. The
+          time without screening at 8,000 tokens is estimated: it takes as many passes, each as long as one
+          pass at that length is longer.
+scripted  The screen alone, on scripted models with planted facts: one, one of several, several together. Some can hide
+          units, and others cannot.
+recall    The screen alone, on haystacks of 500 tokens: the sentences that matter are those that cost at least a tenth
+          of what all cost, each deleted alone from the whole text.
+
+Core seconds are the processor time of the process, least affected by other work on the machine. Prints JSON.
+"""
+
+import argparse
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import documents
+import numpy as np
+from haystacks import DEPTHS, LENGTHS, Haystack, make_haystack
+from planted_screens import KINDS, measure_planted
+from records import Record, Records, describe, errors, group_by
+
+import reagent
+from reagent.case import Case
+from reagent.explanation import Explanation
+from reagent.methods.screening import screen
+from reagent.models.base import Model
+from reagent.removal import Delete
+from reagent.segmentation import assign, split_sentences
+
+MATTERS = 0.1  # share of what all sentences cost together
+SCRIPTED = 40  # cases of each kind
+
+
+def explain(model: Model, text: str, question: str, target: str, screened: bool = True) -> Explanation:
+    """Explain a document coarse to fine; the question after it stays."""
+    return reagent.explain(
+        model, text + question, target=target, prompt_spans=[(0, len(text))], units=["sentence", "token"],
+        screen=screened,
+    )  # fmt: skip
+
+
+def describe_run(run: Callable[[], Explanation], sentence: str, key: str) -> Record:
+    """The ranks of a sentence and of its key word, and the cost."""
+    begin = time.process_time()
+    why = run()
+    core = time.process_time() - begin
+    whole = why.whole() if len(why.output) > 1 and why.answer is not None else why
+    level = whole.levels[0]
+    row = np.array(level.scores[0][: len(level.units)])
+    place = next(i for i, unit in enumerate(level.units) if unit.text.strip() == sentence)
+    record: Record = {
+        "tokens": sum(len(unit.ids) for unit in why.input),
+        "sentence_rank": 1 + int((row > row[place]).sum()),
+        "key_rank": rank_of(whole, key),
+        "forward_passes": why.cost.forward_passes,
+        "tokens_read": why.cost.tokens,
+        "seconds": why.cost.seconds,
+        "core_seconds": round(core, 1),
+        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+    }
+    if why.screening is not None:
+        record |= {
+            "kept": why.screening.units - len(why.screening.discarded),
+            "units": why.screening.units,
+            "needle_kept": place not in why.screening.discarded,
+            "effect": why.screening.effect,
+            "finest_effect": why.screening.finest_effect,
+        }
+    return record
+
+
+def rank_of(why: Explanation, text: str) -> int | None:
+    """The rank of the first unit that contains `text`, from 1."""
+    ranked = [row.token.text for row in why.top(len(why.input))]
+    return next((i for i, unit in enumerate(ranked, 1) if text in unit), None)
+
+
+# --- parts ---
+
+
+def add_needles(model: Model, records: Records, lengths: list[int], depths: list[float]) -> None:
+    for depth in depths:
+        for length in lengths:
+            hay = haystack(model, length, depth)
+            question, needle = f"\n\nQuestion: {hay.needle.question}\nAnswer:", hay.needle
+            records_add(
+                records,
+                {"part": "needles", "length": length, "case": depth, "run": 0},
+                lambda h=hay, q=question, n=needle: describe_run(
+                    lambda: explain(model, h.text, q, f" {n.answer}"), n.sentence, n.key
+                ),
+            )
+
+
+def add_former(model: Model, records: Records) -> None:
+    text = documents.document(131)
+    for run, screened in enumerate((True, False, True)):
+        records_add(
+            records,
+            {"part": "former", "length": 2000, "case": "screened" if screened else "former", "run": run},
+            lambda s=screened: describe_run(
+                lambda: explain(model, text, documents.QUESTION, documents.TARGET, s), documents.ANSWER, documents.KEY
+            ),
+        )
+    for length in LENGTHS:
+        key = {"part": "former", "length": length, "case": "one pass", "run": 0}
+        records_add(records, key, lambda n=length: time_pass(model, n))
+
+
+def time_pass(model: Model, length: int) -> Record:
+    """One pass over the text, as nearly all passes without screening are."""
+    case = model.case(haystack(model, length, 0.5).text, " x")
+    begin, core = time.perf_counter(), time.process_time()
+    case.with_logprobs(model)
+    seconds = {"seconds": time.perf_counter() - begin, "core_seconds": time.process_time() - core}
+    return {"tokens": len(case.ids)} | {name: round(value, 2) for name, value in seconds.items()}
+
+
+def add_scripted(records: Records) -> None:
+    for kind in KINDS:
+        for hides in (True, False):
+            key = {"part": "scripted", "length": None, "case": kind, "run": int(hides)}
+            records_add(records, key, lambda k=kind, h=hides: measure_planted(k, h, SCRIPTED))
+
+
+def add_recall(model: Model, records: Records, depths: list[float]) -> None:
+    for depth in depths:
+        key = {"part": "recall", "length": 500, "case": depth, "run": 0}
+        records_add(records, key, lambda d=depth: measure_recall(model, haystack(model, 500, d)))
+
+
+def measure_recall(model: Model, hay: Haystack) -> Record:
+    """Which sentences matter, each deleted alone from the whole text, and which of them the screen keeps."""
+    case = sentence_case(model, hay)
+    free = Delete(model, case).free
+    removed = np.concatenate([np.eye(len(free), dtype=np.bool_), np.ones((1, len(free)), dtype=np.bool_)])
+    drops = case.values - Delete(model, case).score(removed).value  # [sentences + 1, tokens]
+    whole = drops.sum(1)
+    matters = np.flatnonzero(whole[:-1] >= MATTERS * whole[-1])
+    found = screen(model, case, near=0)
+    kept = found.kept[matters]
+    return {"matter": len(matters), "kept_of_them": int(kept.sum()), "kept": int(found.kept.sum()), "units": len(free)}
+
+
+def sentence_case(model: Model, hay: Haystack) -> Case:
+    """The sentences as units; the question is protected."""
+    question = f"\n\nQuestion: {hay.needle.question}\nAnswer:"
+    case = model.case(hay.text + question, f" {hay.needle.answer}")
+    spans = split_sentences(hay.text)
+    groups = assign([(token.start, token.end) for token in case.input], spans, case.prompt)
+    return case.grouped(groups).without_output_removal().with_logprobs(model)
+
+
+def haystack(model: Model, length: int, depth: float) -> Haystack:
+    tokenizer: Any = model.tokenizer  # type: ignore[attr-defined]
+    return make_haystack(
+        length, depth, DEPTHS.index(depth) if depth in DEPTHS else 0, lambda t: len(tokenizer(t)["input_ids"])
+    )
+
+
+def records_add(records: Records, key: Record, measure: Callable[[], Record]) -> None:
+    record = records.add(key, measure)
+    print(json.dumps(record, ensure_ascii=False), file=sys.stderr, flush=True)
+
+
+# --- summary ---
+
+
+def summarize(rows: list[Record]) -> Record:
+    good = [row for row in rows if "error" not in row]
+    parts = {part: some for (part,), some in group_by(good, "part").items()}
+    return {
+        "errors": errors(rows, "part", "case"),
+        "needles": {length: _needles(some) for (length,), some in group_by(parts.get("needles", []), "length").items()},
+        "former": _former(parts.get("former", [])),
+        "recall": _recall(parts),
+    }
+
+
+def _needles(rows: list[Record]) -> Record:
+    names = ("tokens", "forward_passes", "tokens_read", "seconds", "core_seconds", "peak_memory_mb", "kept", "units")
+    return {
+        "depths": sorted(row["case"] for row in rows),
+        "sentence_first": describe(float(row["sentence_rank"] == 1) for row in rows),
+        "key_first": describe(float(row["key_rank"] == 1) for row in rows),
+        "needle_kept": describe(float(row["needle_kept"]) for row in rows if "needle_kept" in row),
+        **{name: describe(row.get(name) for row in rows) for name in (*names, "effect", "finest_effect")},
+    }
+
+
+def _former(rows: list[Record]) -> Record:
+    cases = {case: some for (case,), some in group_by(rows, "case").items()}
+    passes = {row["length"]: row for row in cases.pop("one pass", [])}
+    result: Record = {"passes": passes, **cases}
+    if {"former", "screened"} <= set(cases):
+        former = cases["former"][0]["core_seconds"]
+        new = np.mean([row["core_seconds"] for row in cases["screened"]])
+        result["times_faster"] = round(float(former / new), 2)
+        if 2000 in passes and 8000 in passes:
+            longer = passes[8000]["core_seconds"] / passes[2000]["core_seconds"]
+            result["estimated_core_seconds_of_former_at_8000"] = round(former * longer)
+    return result
+
+
+def _recall(parts: dict[str, list[Record]]) -> Record:
+    """The share of the units that matter that was kept, and the share of all units."""
+    scripted = parts.get("scripted", [])
+    groups = {
+        "scripted models that hide": [row for row in scripted if row["run"]],
+        "scripted models that do not hide": [row for row in scripted if not row["run"]],
+        "embedded model": parts.get("recall", []),
+    }
+    result: Record = {}
+    for name, some in groups.items():
+        if some:
+            matter, kept = (sum(row[column] for row in some) for column in ("matter", "kept_of_them"))
+            share = sum(row["kept"] for row in some) / sum(row["units"] for row in some)
+            result[name] = {"matter": matter, "recall": round(kept / matter, 4), "share_kept": round(share, 3)}
+    return result | {"rows": scripted}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True, help="the file of records, *.jsonl")
+    parser.add_argument("--parts", default="scripted,recall,needles,former")
+    parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)))
+    parser.add_argument("--depths", default=",".join(map(str, DEPTHS)))
+    parser.add_argument("--summary", action="store_true", help="only summarize the records")
+    arguments = parser.parse_args()
+    records = Records(arguments.out, ("part", "length", "case", "run"))
+    if not arguments.summary:
+        parts = arguments.parts.split(",")
+        if "scripted" in parts:
+            add_scripted(records)
+        if parts == ["scripted"]:
+            return
+        model = reagent.load_model("smollm2")
+        depths = [float(depth) for depth in arguments.depths.split(",")]
+        if "recall" in parts:
+            add_recall(model, records, depths)
+        if "needles" in parts:
+            add_needles(model, records, [int(length) for length in arguments.lengths.split(",")], depths)
+        if "former" in parts:
+            add_former(model, records)
+    print(json.dumps(summarize(records.rows), indent=1, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,327 @@
+"""Encoder–decoder models that run on this machine, through `transformers`: T5, BART, translation models.
+
+The prompt is the source. The context of an output token is the source and the output so far. Both are one sequence with
+a boundary between them (encoder_decoder.py), so that everything that works on sequences works here.
+
+The encoder reads a source once: one pass serves all targets, and sources that were read before are not read again.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import cached_property
+from threading import RLock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from reagent.case import Case, Floats, Ids, Mask, TargetScores
+from reagent.errors import EmptyGenerationError, InputError
+from reagent.explanation import Token
+from reagent.models import internals
+from reagent.models.base import Meter, Singles
+from reagent.models.chat import Chat, check_target, render_chat
+from reagent.models.encoder_decoder import EncoderDecoderNetwork
+from reagent.models.network import LOGITS_AT_ONCE, TOKENS_AT_ONCE
+from reagent.models.source_and_target import SourceAndTarget
+from reagent.models.tokenization import is_ordinary, locate_continuation
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+ARCHITECTURE = "encoder-decoder"
+PASS_COST = 48  # tokens that a processor reads in the fixed time of one pass
+KEPT_SOURCES = 4  # encoded sources that are kept, in batches of tokens
+
+
+class Seq2SeqModel:
+    """A `transformers` encoder–decoder and its tokenizer.
+
+    `tokens_at_once` and `logits_at_once` bound the memory of one batch. They change how batches are cut and nothing
+    else: draws are the same, scores agree to about 1e-5.
+    """
+
+    def __init__(
+        self,
+        network: "PreTrainedModel",
+        tokenizer: "PreTrainedTokenizerBase",
+        *,
+        name: str = "",
+        revision: str | None = None,
+        backend: str = "transformers",
+        tokens_at_once: int = TOKENS_AT_ONCE,
+        logits_at_once: int = LOGITS_AT_ONCE,
+    ) -> None:
+        self.network = network
+        self.tokenizer = tokenizer
+        self.meter = Meter()
+        self._name = name or str(getattr(network, "name_or_path", "")) or type(network).__name__
+        self._revision = revision
+        self._backend = backend
+        self._text = SourceAndTarget(network, tokenizer, self._name)
+        filler = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self._text.start
+        self._adapter = EncoderDecoderNetwork(network, self._text.start, int(filler), tokens_at_once, logits_at_once)
+        sizes = self._adapter.source_vocabulary_size, self._adapter.vocabulary_size
+        if sizes[0] != sizes[1]:
+            raise InputError(
+                f"encoder and decoder of {self._name!r} have different vocabularies, of {sizes[0]} and {sizes[1]} "
+                "tokens: give a model whose encoder and decoder share a tokenizer"
+            )
+        self._sources = _EncodedSources(self._adapter, self.meter)
+        self._lock = RLock()  # the encoded sources belong to one call at a time
+        self._on_text: Callable[[str], None] | None = None
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        dtype = str(self.network.dtype).removeprefix("torch.")
+        return {
+            "id": self._name,
+            "revision": self._revision,
+            "dtype": dtype,
+            "backend": self._backend,
+            "architecture": ARCHITECTURE,
+        }
+
+    @property
+    def context_length(self) -> int | None:
+        return self._adapter.context_length
+
+    @property
+    def missing_inputs(self) -> frozenset[str]:
+        return self._adapter.missing_inputs
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        return self._text.codec.special_ids
+
+    @property
+    def ordinary_ids(self) -> Ids:
+        return self._ordinary[0]
+
+    @property
+    def ordinary_texts(self) -> tuple[str, ...]:
+        return self._ordinary[1]
+
+    @cached_property
+    def _ordinary(self) -> tuple[Ids, tuple[str, ...]]:
+        size = self._adapter.vocabulary_size
+        kept = {i: text for i, text in self._text.codec.token_texts.items() if i < size and is_ordinary(text)}
+        return np.array(list(kept), dtype=np.int64), tuple(kept.values())
+
+    def clear_cache(self) -> None:
+        """Drop the encoded sources of earlier calls."""
+        self._sources.clear()
+
+    # --- text to tokens ---
+
+    def case(self, prompt: str, target: str | None = None, max_new_tokens: int = 10) -> Case:
+        if not prompt.strip():
+            raise InputError("the prompt is empty: give some text to explain")
+        return self._case(prompt, self._text.tokenize_source(prompt), target, max_new_tokens)
+
+    def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
+        text, rendered = render_chat(self.tokenizer, messages, self._name)
+        if target is not None:
+            check_target(self.tokenizer, messages, target, self._name)
+        inside = [(message.start, message.end) for message in rendered]
+        source = tuple(
+            replace(t, protected=t.protected or not any(a <= t.start and t.end <= b for a, b in inside))
+            for t in self._text.tokenize_source(text)
+        )
+        return replace(self._case(text, source, target, max_new_tokens), messages=rendered)
+
+    def with_stream(self, on_text: Callable[[str], None]) -> "Seq2SeqModel":
+        model = copy(self)  # network, encoded sources, lock and meter are the same
+        model._on_text = on_text
+        return model
+
+    def _case(self, prompt: str, source: tuple[Token, ...], target: str | None, max_new_tokens: int) -> Case:
+        self._check_length(len(source), self._adapter.context_length, "the prompt takes")
+        prefix, limit = 1 + len(self._text.prefix), self._adapter.output_length
+        if target is None:
+            self._check_length(prefix + max_new_tokens - 1, limit, f"{max_new_tokens} new tokens take")
+            ids = np.array([i for token in source for i in token.ids], dtype=np.int64)
+            new = self._generate(ids, max_new_tokens)
+            completion, output = locate_continuation(self._text.target_codec, self._text.prefix, new)
+        else:
+            completion, output = target, self._text.tokenize_target(target)
+            self._check_length(prefix + len(output) - 1, limit, "the target takes")
+        return Case(prompt, completion, (*source, *self._start_tokens(len(prompt))), output, separate=True)
+
+    def _start_tokens(self, end: int) -> tuple[Token, ...]:
+        """The boundary, which is the start token of the decoder, and the other tokens before the output."""
+        name = self._text.codec.name
+        start = Token((self._adapter.boundary,), name(self._text.start), end, end, protected=True)
+        return start, *(Token((i,), name(i), end, end, protected=True) for i in self._text.prefix)
+
+    def _check_length(self, length: int, limit: int | None, what: str) -> None:
+        if limit is not None and length > limit:
+            raise InputError(f"{what} {length} tokens, and {self._name!r} reads at most {limit}: shorten it")
+
+    @torch.inference_mode()
+    def _generate(self, source: Ids, max_new_tokens: int) -> list[int]:
+        """Greedy output, without the end token."""
+        new: list[int] = []
+        with self._lock:
+            states, mask = self._sources.read([source])
+        for _ in range(max_new_tokens):
+            output = self._adapter.tensor(np.array([[self._text.start, *self._text.prefix, *new]], dtype=np.int64))
+            logits = self._adapter.decode(states, output, mask)[0, -1]
+            logits[self._suppressed] = -torch.inf
+            token = int(logits.argmax())
+            if token in self._text.end_ids:
+                break
+            new.append(token)
+            if self._on_text is not None:
+                self._on_text(locate_continuation(self._text.target_codec, self._text.prefix, new)[0])
+        if not new:
+            raise EmptyGenerationError
+        return new
+
+    @cached_property
+    def _suppressed(self) -> list[int]:
+        """Tokens that the model must not generate, by its generation config."""
+        config = self.network.generation_config
+        words = [word[0] for word in getattr(config, "bad_words_ids", None) or () if len(word) == 1]
+        return [*words, *(getattr(config, "suppress_tokens", None) or ())]
+
+    # --- scores ---
+
+    def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
+        return self.score_ragged(list(sequences), np.tile(positions, (len(sequences), 1)), targets)
+
+    def score_ragged(self, sequences: Sequence[Ids], positions: Ids, targets: Ids) -> TargetScores:
+        self.meter.forward_passes += len(sequences)
+        with self._lock, torch.inference_mode():
+            if self._adapter.is_causal:
+                return self._score(sequences, positions, targets)
+            columns = [self._score(sequences, positions[:, j : j + 1], targets[j : j + 1]) for j in range(len(targets))]
+            return TargetScores(*(np.concatenate(parts, axis=1) for parts in zip(*columns, strict=True)))
+
+    def _score(self, sequences: Sequence[Ids], positions: Ids, targets: Ids) -> TargetScores:
+        ends = positions.max(-1)  # the last target itself is never read
+        texts = [self._adapter.split(sequence[:end]) for sequence, end in zip(sequences, ends.tolist(), strict=True)]
+        self.meter.tokens += sum(len(output) for _, output in texts)
+        places = positions - 1 - (ends - [len(output) for _, output in texts])[:, None]
+        logprob, rank = np.empty((2, *positions.shape))
+        for rows in self._plan(texts):
+            states, mask = self._sources.read([texts[i][0] for i in rows])
+            outputs = self._adapter.tensor(_pad([texts[i][1] for i in rows], self._adapter.filler))
+            logits = self._adapter.decode(states, outputs, mask)
+            index = torch.arange(len(rows), device=logits.device)[:, None]
+            logits = logits[index, self._adapter.tensor(places[rows])]  # [rows, targets, vocabulary]
+            own = self._adapter.tensor(targets).expand(len(rows), -1)[..., None]
+            logprob[rows] = logits.log_softmax(-1).gather(-1, own).squeeze(-1).cpu().numpy()
+            rank[rows] = (logits > logits.gather(-1, own)).sum(-1).cpu().numpy()
+        return TargetScores(logprob, rank.astype(np.int64))
+
+    def _plan(self, texts: Sequence[tuple[Ids, Ids]]) -> Iterator[list[int]]:
+        """The texts in batches of similar lengths; a batch ends if more padding would cost more than another pass."""
+        waste_limit = PASS_COST if self._adapter.device.type == "cpu" else np.inf
+        rows: list[int] = []
+        longest, waste = np.zeros(2, dtype=np.int64), 0
+        order = sorted(range(len(texts)), key=lambda i: (len(texts[i][0]), texts[i][0].tobytes(), len(texts[i][1])))
+        for i in order:
+            own = np.array([len(part) for part in texts[i]])
+            grown = np.maximum(longest, own)
+            more = len(rows) * int((grown - longest).sum()) + int((grown - own).sum())
+            is_full = (len(rows) + 1) * grown.sum() > self._adapter.tokens_at_once
+            is_full = is_full or (len(rows) + 1) * grown[1] > self._adapter.positions_at_once
+            is_full = is_full or not (self._adapter.is_causal or (grown[1] == own[1] == longest[1]))
+            if rows and (is_full or waste + more > waste_limit or not self._adapter.pads):
+                yield rows
+                rows, grown, waste, more = [], own, 0, 0
+            rows.append(i)
+            longest, waste = grown, waste + more
+        yield rows
+
+    # --- optional capabilities: see `base` for their contracts and `internals` for the computations ---
+
+    def rows_at_once(self, length: int, positions: int) -> int:
+        return self._adapter.rows_at_once(length, positions) if self._adapter.pads else 1
+
+    def after_tokens(self, sequences: Ids, positions: Ids) -> Singles:
+        self.meter.add(len(sequences), int(positions.max()))
+        return internals.compute_distributions(self._adapter, sequences, positions)
+
+    def after_embeddings(self, embeddings: Singles, positions: Ids) -> Singles:
+        self.meter.add(len(embeddings), int(positions.max()))
+        return internals.compute_distributions(self._adapter, embeddings, positions)
+
+    def score_masked(self, sequences: Ids, keep: Mask, positions: Ids, targets: Ids) -> TargetScores:
+        self.meter.add(len(sequences), int(positions.max()))
+        return internals.score_masked(self._adapter, sequences, keep, positions, targets)
+
+    def embed(self, ids: Ids) -> Singles | None:
+        return self._adapter.embed(ids)
+
+    def values(self, case: Case, embeddings: Singles, batch: int | None = None) -> Floats:
+        self.meter.add(*embeddings.shape[:2])
+        return internals.compute_values(self._adapter_for(case), case, embeddings, batch)
+
+    def gradients(self, case: Case, embeddings: Singles, targets: Sequence[int], batch: int | None = None) -> Singles:
+        self.meter.add(*embeddings.shape[:2])
+        return internals.compute_gradients(self._adapter_for(case), case, embeddings, targets, batch)
+
+    def _adapter_for(self, case: Case) -> EncoderDecoderNetwork:
+        return self._adapter.with_boundary(case.ids.tolist().index(self._adapter.boundary))
+
+    def attentions(self, ids: Ids) -> list[Singles] | None:
+        self.meter.add(1, len(ids))
+        return self._adapter.attention_layers(ids)
+
+
+class _Encoded(NamedTuple):
+    """Encoded sources of a batch."""
+
+    states: torch.Tensor  # [rows, length, width]
+    mask: torch.Tensor  # [rows, length]
+
+
+class _EncodedSources:
+    """Hidden states of the sources that were read last; a source that is among them is not read again."""
+
+    def __init__(self, network: EncoderDecoderNetwork, meter: Meter) -> None:
+        self.network, self.meter = network, meter
+        self._states: OrderedDict[bytes, torch.Tensor] = OrderedDict()
+
+    def clear(self) -> None:
+        self._states.clear()
+
+    def read(self, sources: Sequence[Ids]) -> _Encoded:
+        """The states of each source, filled up to the longest."""
+        keys = [source.tobytes() for source in sources]
+        new = {key: source for key, source in zip(keys, sources, strict=True) if key not in self._states}
+        if new:
+            lengths = [len(source) for source in new.values()]
+            ids = self.network.tensor(_pad(list(new.values()), self.network.filler))
+            encoded = self.network.encode(ids, self._mask(lengths))
+            self.meter.tokens += sum(lengths)
+            self._states |= {key: row[:n].clone() for key, row, n in zip(new, encoded, lengths, strict=True)}
+        for key in keys:
+            self._states.move_to_end(key)
+        states = torch.nn.utils.rnn.pad_sequence([self._states[key] for key in keys], batch_first=True)
+        self._drop_oldest()
+        return _Encoded(states, self._mask([len(source) for source in sources]))
+
+    def _drop_oldest(self) -> None:
+        kept = sum(len(states) for states in self._states.values())
+        while kept > KEPT_SOURCES * self.network.tokens_at_once:
+            kept -= len(self._states.popitem(last=False)[1])
+
+    def _mask(self, lengths: Sequence[int]) -> torch.Tensor:
+        return self.network.tensor((np.arange(max(lengths)) < np.array(lengths)[:, None]).astype(np.int64))
+
+
+def _pad(sequences: Sequence[Ids], filler: int) -> Ids:
+    """Sequences filled up to the longest, [n, longest].
+
+    >>> _pad([np.array([1, 2]), np.array([3])], 0).tolist()
+    [[1, 2], [3, 0]]
+    """
+    padded = np.full((len(sequences), max(map(len, sequences))), filler, dtype=np.int64)
+    for row, sequence in zip(padded, sequences, strict=True):
+        row[: len(sequence)] = sequence
+    return padded

@@ -1,0 +1,83 @@
+"""Hypotheses about redundant groups: substitutes of a word, and words that only follow one another."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from reagent import explain
+from reagent.case import Floats, Ids
+from reagent.methods.base import no_progress
+from reagent.methods.probe_set import ProbeSet
+from reagent.methods.redundancy import substitutes
+from reagent.methods.surrogate import SPARSE, Surrogate
+from reagent.removal import Delete
+from reagent.testing.scripted import ScriptedModel
+
+UNITS = 30
+WORDS = [*(f"w{i}" for i in range(UNITS + 2)), "fact.", "same"]
+FACT, SAME, OTHER = WORDS.index("fact."), WORDS.index("same"), UNITS + 1
+
+
+def reader(value: Callable[[Callable[[int], Floats]], Floats]) -> ScriptedModel:
+    """A model with this logit of "w0"; it is given a function that tells whether a word is in the context."""
+
+    def logits(context: Ids) -> Floats:
+        table = np.zeros((len(context), len(WORDS)))
+        table[:, OTHER] = 20.0  # so likely that the log-probability of w0 grows with its logit
+        table[:, 0] = value(lambda word: (context == word).any(-1).astype(np.float64))
+        return table
+
+    return ScriptedModel(WORDS, logits)
+
+
+def prompt(**places: int) -> str:
+    """Words w1, w2, … with others at some places."""
+    words = [f"w{i}" for i in range(1, UNITS + 1)]
+    for word, place in places.items():
+        words[place] = "fact." if word == "fact" else word
+    return " ".join(words)
+
+
+def random_probes(model: ScriptedModel, text: str, count: int = 48) -> ProbeSet:
+    case = model.case(text, " w0").with_logprobs(model)
+    probes = ProbeSet(Delete(model, case), case, count, np.random.default_rng(0), no_progress)
+    probes.measure(np.random.default_rng(1).random((count, UNITS)) < 0.6)
+    return probes
+
+
+def test_a_substitute_is_found_where_the_word_is_missing() -> None:
+    """The fact counts more than its paraphrase, and other words matter too."""
+    model = reader(lambda has: np.maximum(8 * has(FACT), 5 * has(SAME)) + 2 * has(20) + 2 * has(25))
+    probes = random_probes(model, prompt(fact=3, same=14))
+    removed, drops = probes.known(0)
+    surrogate = Surrogate.fit(removed, drops, SPARSE)
+    single = np.zeros(UNITS)
+    single[[3, 19, 24]] = 3.0, 2.0, 2.0
+    assert substitutes(probes, 0, single, surrogate, [3])[0] == 14
+
+
+def test_a_word_that_is_rarely_missing_has_no_substitutes() -> None:
+    model = reader(lambda has: 6 * has(FACT))
+    probes = random_probes(model, prompt(fact=3), 10)
+    surrogate = Surrogate.fit(*probes.known(0), SPARSE)
+    assert substitutes(probes, 0, np.zeros(UNITS), surrogate, [3]) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_weaker_paraphrase_is_in_the_group(seed: int) -> None:
+    """Without the fact its paraphrase still carries most of the answer, so that the fact alone has an effect."""
+    model = reader(lambda has: np.maximum(9 * has(FACT), 6 * has(SAME)) + 3 * has(29) + 3 * has(30))
+    why = explain(model, prompt(fact=3, same=14), target=" w0", probes=128, seed=seed)
+    assert [group.units for group in why[0].groups if group.kind == "redundant"] == [(3, 14)]
+
+
+@pytest.mark.parametrize(("places", "groups"), [((8, 9), [(8, 9)]), ((9, 8), []), ((8, 16), [(8, 16)])])
+def test_words_that_follow_one_another_in_a_sentence_are_no_group(
+    places: tuple[int, int], groups: list[tuple[int, ...]]
+) -> None:
+    """A full stop after the first word makes two statements; without it, the two are one phrase."""
+    model = reader(lambda has: 8 * np.maximum(has(FACT), has(SAME)))
+    fact, same = places
+    why = explain(model, prompt(fact=fact, same=same), target=" w0")
+    assert [group.units for group in why[0].groups if group.kind == "redundant"] == groups

@@ -1,0 +1,92 @@
+"""GGUF files of every architecture, read by reagent and by llama.cpp: the probabilities are the same."""
+
+from pathlib import Path
+
+import pytest
+
+from gguf_files import (
+    LARGE,
+    QUANTISATIONS,
+    RECIPES,
+    VARIANTS,
+    Variant,
+    float_tolerance,
+    largest_difference,
+    llama_log_probabilities,
+    reagent_log_probabilities,
+    text_ids,
+    write_model,
+)
+from reagent.models.gguf.config import CONFIGS
+
+pytest.importorskip("xllamacpp")
+
+FEW = [
+    ("llama", "rope_freqs (Llama 3)"),
+    ("llama", "yarn"),
+    ("gemma2", "attention soft cap"),
+    ("gemma3", "linear"),
+    ("phi3", "factors of short texts"),
+]
+# llama.cpp rounds the activations before it multiplies them, to 16 bits for F16 and to 8 bits for the other types.
+ROUNDED = {"F32": 0.0, "F16": 0.05, "Q8_0": 1.5, "Q4_0": 1.5, "Q4_K": 1.5}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REAGENT_CACHE", str(tmp_path / "cache"))
+
+
+def check_variant(folder: Path, architecture: str, variant: Variant) -> None:
+    """Both readers agree, and the keys matter: without them llama.cpp's own answer is another one."""
+    ids, options = text_ids(), {"keys": variant.keys, "tensors": variant.tensors}
+    plain = llama_log_probabilities(write_model(folder / "plain.gguf", architecture), ids)
+    path = write_model(folder / "model.gguf", architecture, **options)
+    expected = llama_log_probabilities(path, ids)
+    assert largest_difference(reagent_log_probabilities(path, ids), expected) < float_tolerance(architecture)
+    assert largest_difference(plain, expected) > 0.3
+
+
+def check_quantisation(folder: Path, architecture: str, quantisation: str) -> None:
+    """The weights are the same to the last digits, and the same file differs by llama.cpp's rounding only."""
+    ids, tolerance = text_ids(), float_tolerance(architecture)
+    path = write_model(folder / "model.gguf", architecture, quantisation=quantisation)
+    twin = write_model(folder / "twin.gguf", architecture, quantisation=quantisation, unpacked=True)
+    ours = reagent_log_probabilities(path, ids)
+    assert largest_difference(ours, llama_log_probabilities(twin, ids)) < tolerance
+    assert largest_difference(ours, llama_log_probabilities(path, ids)) < tolerance + ROUNDED[quantisation]
+
+
+@pytest.mark.parametrize(("architecture", "variant"), FEW)
+def test_scaled_positions_and_soft_caps_are_computed(tmp_path: Path, architecture: str, variant: str) -> None:
+    check_variant(tmp_path, architecture, VARIANTS[architecture][variant])
+
+
+def test_quantised_weights_are_unpacked(tmp_path: Path) -> None:
+    check_quantisation(tmp_path, "llama", "Q4_K")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("architecture", "variant"), [(a, v) for a in VARIANTS for v in VARIANTS[a]])
+def test_sweep_of_headers(tmp_path: Path, architecture: str, variant: str) -> None:
+    check_variant(tmp_path, architecture, VARIANTS[architecture][variant])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("quantisation", QUANTISATIONS)
+@pytest.mark.parametrize("architecture", RECIPES)
+def test_sweep_of_quantisations(tmp_path: Path, architecture: str, quantisation: str) -> None:
+    check_quantisation(tmp_path, architecture, quantisation)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", LARGE)
+def test_sweep_of_large_gemma(tmp_path: Path, architecture: str) -> None:
+    """The rounding of GELU adds up over many layers; the wrong scale of the queries would cost several nats."""
+    path = write_model(tmp_path / "model.gguf", architecture, blocks=LARGE[architecture])
+    ids = text_ids()
+    assert largest_difference(reagent_log_probabilities(path, ids), llama_log_probabilities(path, ids)) < 0.3
+
+
+def test_every_supported_architecture_is_compared() -> None:
+    assert set(RECIPES) == set(VARIANTS) == set(CONFIGS)

@@ -1,0 +1,250 @@
+"""Encoder–decoder models: scores against plain passes, on tiny models of every family."""
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForSeq2SeqLM, BartForCausalLM
+
+import tiny_seq2seq
+from reagent import explain
+from reagent.case import Floats, Ids
+from reagent.errors import CapabilityError, InputError
+from reagent.models.huggingface import HuggingFaceModel
+from reagent.models.load import load_model
+from reagent.models.ragged import score_ragged
+from reagent.models.seq2seq import Seq2SeqModel
+from reagent.removal import Delete
+from reagent.testing import check_model
+
+PROMPT = "The river runs through the old town"
+NO_ATTENTION = {"prophetnet", "led", "longt5"}  # several streams, local windows
+TARGET = "She rents a small flat"
+
+
+def model_of(family: str) -> Seq2SeqModel:
+    model = load_model((tiny_seq2seq.network_of(family), tiny_seq2seq.tokenizer_of(family)))
+    assert isinstance(model, Seq2SeqModel)
+    return model
+
+
+def plain_logprobs(model: Seq2SeqModel, context: Ids) -> Floats:
+    """Log-probabilities of every token after a context, from one pass of the network itself; [vocabulary]."""
+    place = context.tolist().index(model._adapter.boundary)
+    source, output = context[:place], context[place:].copy()
+    output[0] = model._text.start
+    with torch.no_grad():
+        logits = model.network(
+            input_ids=torch.tensor(source[None]), decoder_input_ids=torch.tensor(output[None])
+        ).logits
+    return np.asarray(logits[0, -1].double().log_softmax(-1).numpy())
+
+
+@pytest.mark.parametrize("family", tiny_seq2seq.FAMILIES)
+def test_scores_equal_plain_passes(family: str) -> None:
+    model = model_of(family)
+    case = model.case(PROMPT, TARGET)
+    rng = np.random.default_rng(0)
+    sequences = []
+    free = np.flatnonzero(~case.protected[: len(case.units) - 1])
+    for removed in (0, 1, 3, 5, 2, 4):  # different lengths of source and output
+        kept = np.ones(len(case.ids), dtype=bool)
+        gone = rng.choice(free, removed, replace=False)
+        kept[gone] = False
+        sequences.append(case.ids[kept])
+    positions = np.array([[len(sequence) - 1, len(sequence) - 2] for sequence in sequences])
+    targets = case.targets[-2:][::-1].copy()
+    scores = score_ragged(model, sequences, positions, targets)
+    for i, sequence in enumerate(sequences):
+        for j in range(2):
+            row = plain_logprobs(model, sequence[: positions[i, j]])
+            assert scores.logprob[i, j] == pytest.approx(row[targets[j]], abs=2e-4)
+            assert scores.rank[i, j] == (row > row[targets[j]]).sum()
+
+
+@pytest.mark.parametrize("family", tiny_seq2seq.FAMILIES)
+def test_hidden_tokens_get_no_attention_and_others_keep_their_places(family: str) -> None:
+    model = model_of(family)
+    case = model.case(PROMPT, TARGET)
+    keep = np.ones((3, len(case.ids)), dtype=bool)
+    keep[1, [1, 2, 5]] = False
+    place = case.ids.tolist().index(model._adapter.boundary)
+    keep[2, [0, 3, place + 2]] = False  # the last is a token of the output
+    last = case.positions[-1:]
+    scores = model.score_masked(np.tile(case.ids, (3, 1)), keep, last, case.targets[-1:])
+    for i, row in enumerate(keep[:, : last[0]]):
+        output = case.ids[place : last[0]].copy()
+        output[0] = model._text.start
+        with torch.no_grad():
+            logits = model.network(
+                input_ids=torch.tensor(case.ids[None, :place]),
+                attention_mask=torch.tensor(row[None, :place].astype(int)),
+                decoder_input_ids=torch.tensor(output[None]),
+                decoder_attention_mask=torch.tensor(row[None, place:].astype(int)),
+            ).logits
+        expected = logits[0, -1].log_softmax(-1)[case.targets[-1]].item()
+        assert scores.logprob[i, 0] == pytest.approx(expected, abs=2e-4)
+
+
+@pytest.mark.parametrize("family", tiny_seq2seq.FAMILIES)
+def test_embeddings_give_the_scores_and_gradients_of_tokens(family: str) -> None:
+    model = model_of(family)
+    case = model.case(PROMPT, TARGET).with_logprobs(model)
+    ids = case.ids[: case.positions.max()]
+    embeddings = model.embed(ids)
+    assert embeddings is not None
+    values = model.values(case, embeddings[None])[0]
+    assert values == pytest.approx(case.values, abs=2e-4)
+    distributions = model.after_embeddings(embeddings[None], case.positions)
+    assert distributions == pytest.approx(model.after_tokens(case.ids[None], case.positions), abs=2e-4)
+    gradients = model.gradients(case, embeddings[None], [0, 3])[0]  # [targets, length, width]
+    assert not gradients[:, :, -1].any()  # the column that marks the boundary
+    place = case.ids.tolist().index(model._adapter.boundary)
+    for gradient, t in zip(gradients, (0, 3), strict=True):
+        end = case.positions[t]
+        parts = (embeddings[:place], embeddings[place:end])
+        points = [
+            torch.tensor(part[None, :, :width], requires_grad=True)
+            for part, width in zip(parts, model._adapter._widths, strict=True)
+        ]
+        logits = model.network(inputs_embeds=points[0], decoder_inputs_embeds=points[1]).logits
+        expected = torch.autograd.grad(logits[0, -1].log_softmax(-1)[case.targets[t]], points)
+        for rows, part in zip((gradient[:place], gradient[place:end]), expected, strict=True):
+            assert rows[:, : part.shape[-1]] == pytest.approx(part[0].numpy(), abs=1e-4)
+        assert not gradient[end:].any()
+    assert np.abs(gradients[0]).sum() > 0
+
+
+@pytest.mark.parametrize("family", sorted(set(tiny_seq2seq.FAMILIES) - NO_ATTENTION))
+def test_attention_joins_encoder_cross_and_decoder_attention(family: str) -> None:
+    model = model_of(family)
+    case = model.case(PROMPT, TARGET)
+    layers = model.attentions(case.ids)
+    assert layers is not None
+    place = case.ids.tolist().index(model._adapter.boundary)
+    first, last = layers[0], layers[-1]
+    assert first[:, :place, :place].sum(-1) == pytest.approx(1, abs=1e-4)
+    assert not first[:, place:].any()
+    assert last[:, place:, :place].sum(-1) == pytest.approx(0.5, abs=1e-4)
+    assert last[:, place:, place:].sum(-1) == pytest.approx(0.5, abs=1e-4)
+    assert not last[:, :place].any()
+    assert not np.triu(last[0, place:, place:], 1).any()  # the output does not attend to its future
+
+
+@pytest.mark.parametrize("family", sorted(NO_ATTENTION))
+def test_attention_that_is_not_between_all_tokens_is_refused(family: str) -> None:
+    model = model_of(family)
+    with pytest.raises(CapabilityError, match="shows its attention"):
+        explain(model, PROMPT, method="attention")
+
+
+@pytest.mark.parametrize("family", tiny_seq2seq.FAMILIES)
+def test_the_output_is_the_greedy_one(family: str) -> None:
+    model = model_of(family)
+    source = torch.tensor([[i for token in model._text.tokenize_source(PROMPT) for i in token.ids]])
+    network = model.network
+    start = torch.tensor([[model._text.start, *model._text.prefix]])
+    with torch.no_grad():
+        expected = network.generate(
+            source, decoder_input_ids=start, max_new_tokens=4, num_beams=1, do_sample=False, use_cache=False,
+            forced_eos_token_id=None,
+        )[0, start.shape[1] :].tolist()  # fmt: skip
+    ends = [i for i, token in enumerate(expected) if token in model._text.end_ids]
+    expected = expected[: ends[0]] if ends else expected
+    case = model.case(PROMPT, max_new_tokens=4)
+    assert [token.ids[0] for token in case.output] == expected
+    assert (model.score(case.ids[None], case.positions, case.targets).rank == 0).all()
+
+
+@pytest.mark.parametrize("family", ["t5", "bart", "m2m100", "bert2gpt2", "prophetnet"])
+def test_the_contract_of_a_model(family: str) -> None:
+    check_model(model_of(family), PROMPT)
+
+
+@pytest.mark.parametrize(
+    ("family", "before", "start"),
+    [
+        ("t5", ["</s>"], ["<pad>"]),
+        ("bart", ["</s>"], ["</s>", "<s>"]),  # labels begin with <s>
+        ("mbart", ["</s>", "<en>"], ["<en>"]),  # the decoder starts with a language code
+        ("m2m100", ["</s>"], ["</s>", "<fr>"]),  # a language code is forced
+        ("bert2bert", ["</s>"], ["<s>"]),
+    ],
+)
+def test_special_tokens_around_source_and_output_are_protected(
+    family: str, before: list[str], start: list[str]
+) -> None:
+    case = model_of(family).case(PROMPT, TARGET)
+    at = max(i for i, token in enumerate(case.input) if not token.protected) + 1
+    assert [token.text for token in case.input[at:]] == [*before, *start]
+    assert all(token.start == token.end == len(PROMPT) for token in case.input[at:])
+    assert "".join(token.text for token in case.input if token.end > token.start) == PROMPT
+    assert "".join(token.text for token in case.output) == TARGET
+
+
+def test_folders_are_loaded_as_what_they_are(tmp_path: Path) -> None:
+    for family in ("t5", "bart", "bert2bert"):
+        folder = tmp_path / family
+        tiny_seq2seq.network_of(family).save_pretrained(folder)
+        tiny_seq2seq.tokenizer_of(family).save_pretrained(folder)
+        loaded = load_model(folder)
+        assert isinstance(loaded, Seq2SeqModel)
+        assert loaded.info["architecture"] == "encoder-decoder"
+        ours, theirs = (m.case(PROMPT, TARGET).with_logprobs(m) for m in (loaded, model_of(family)))
+        assert ours.values == pytest.approx(theirs.values, abs=1e-4)
+
+
+def test_the_decoder_of_a_pair_alone_stays_a_causal_model(tmp_path: Path) -> None:
+    config = tiny_seq2seq.FAMILIES["bart"](len(tiny_seq2seq.word_tokenizer()))
+    BartForCausalLM(config).save_pretrained(tmp_path)
+    tiny_seq2seq.word_tokenizer().save_pretrained(tmp_path)
+    assert isinstance(load_model(tmp_path), HuggingFaceModel)
+
+
+def test_batches_change_nothing() -> None:
+    network, tokenizer = tiny_seq2seq.network_of("t5"), tiny_seq2seq.tokenizer_of("t5")
+    one, all_at_once = Seq2SeqModel(network, tokenizer, tokens_at_once=1), Seq2SeqModel(network, tokenizer)
+    case = one.case(PROMPT, TARGET)
+    removed = np.random.default_rng(0).random((20, int((~case.protected[:-1]).sum()))) < 0.5
+    scores = [Delete(model, case).score(removed).value for model in (one, all_at_once)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-4)
+    assert one.meter == all_at_once.meter
+
+
+def test_a_source_may_lose_all_its_tokens() -> None:
+    tokenizer = tiny_seq2seq.word_tokenizer("$A")  # no special tokens
+    model = Seq2SeqModel(tiny_seq2seq.network_of("t5"), tokenizer)
+    case = model.case(PROMPT, TARGET)
+    remover = Delete(model, case.without_output_removal())
+    assert np.isfinite(remover.score(np.ones((1, len(remover.free)), dtype=bool)).value).all()
+
+
+def test_different_vocabularies_are_refused() -> None:
+    tokenizer = tiny_seq2seq.tokenizer_of("bert2bert")
+    config = tiny_seq2seq.FAMILIES["bert2bert"](len(tokenizer))
+    config.decoder.vocab_size += 8
+    with pytest.raises(InputError, match=r"have different vocabularies, of [0-9]+ and [0-9]+ tokens"):
+        load_model((AutoModelForSeq2SeqLM.from_config(config), tokenizer))
+
+
+def test_a_tokenizer_of_several_languages_needs_a_target_language() -> None:
+    network = copy.deepcopy(tiny_seq2seq.network_of("m2m100"))
+    network.generation_config.forced_bos_token_id = None
+    tokenizer = copy.deepcopy(tiny_seq2seq.tokenizer_of("m2m100"))
+    tokenizer.src_lang, tokenizer.tgt_lang = "en", None
+    with pytest.raises(InputError, match="set src_lang and tgt_lang of its tokenizer"):
+        load_model((network, tokenizer))
+
+
+def test_long_texts_are_refused() -> None:
+    model = model_of("bart")
+    with pytest.raises(
+        InputError, match=r"the prompt takes \d+ tokens, and 'BartForConditionalGeneration' reads at most 64"
+    ):
+        model.case(PROMPT * 10, TARGET)
+    with pytest.raises(InputError, match=r"the target takes \d+ tokens"):
+        model.case(PROMPT, TARGET * 40)
+    with pytest.raises(InputError, match="100 new tokens take 101 tokens"):
+        model.case(PROMPT, max_new_tokens=100)
