@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check benchmark study clean
+.PHONY: help install demo test sweep check benchmark study clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,6 +33,9 @@ demo: $(BASE)  ## explain one answer of the embedded model, on the terminal and 
 test: $(STAMP)  ## run all tests
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
+sweep: $(STAMP)  ## check every causal-LM architecture of the installed transformers (minutes)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m 'sweep or not sweep' tests/models/test_architectures.py
+
 check: $(STAMP)  ## format, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -56,6 +59,8 @@ benchmark: $(STAMP)  ## measure speed and agreement (hours); JSON in docs/benchm
 	$(BIN)/python benchmarks/interrupted.py > docs/benchmarks/interrupted.json
 	$(BIN)/python benchmarks/repeated.py --out docs/benchmarks/repeated.jsonl > docs/benchmarks/repeated.json
 	$(BIN)/python benchmarks/games.py --out docs/benchmarks/games.jsonl > docs/benchmarks/games.json
+	$(BIN)/python benchmarks/models.py --out docs/benchmarks/models.jsonl > docs/benchmarks/models.json
+	$(BIN)/python benchmarks/models.py --page docs/benchmarks/models.json > docs/models.md
 	$(BIN)/python benchmarks/planted_passages.py > docs/benchmarks/planted_passages.json
 	$(BIN)/python benchmarks/citations.py --out docs/benchmarks/citations.jsonl > docs/benchmarks/citations.json
 	$(BIN)/python benchmarks/long_contexts.py --out docs/benchmarks/long_contexts.jsonl > docs/benchmarks/long_contexts.json

@@ -101,6 +101,7 @@ STOP_REASONS = {
     "flat": "was made more likely by no part of the context: its scores are uniform and meaningless",
     "incomplete": "has effects that do not sum to the total change: the model's output changes abruptly near zero "
     "embeddings, and the steps ran out",
+    "partial": "has only part of the model's attention: some layers have none, or a sink that is no token takes some",
     "relaxed": "is not the model's prediction even with the whole context: its rationale only preserves its rank",
     "empty": "keeps its rank with everything replaced: it needs no token, so its scores are uniform and meaningless",
     "start": "met the stopping condition before the first step in at least one run: that run has random scores",

@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, MambaConfig, PreTrainedTokenizer
+from transformers.cache_utils import DynamicCache, EncoderDecoderCache
 
 import tiny
+from architectures import build, make_network, shrink
 from reagent.case import Ids
 from reagent.errors import InputError
 from reagent.models.huggingface import HuggingFaceModel
+from reagent.models.network import Network
 
 PROMPT = "My aunt moved to Japan to teach music."
 
@@ -35,9 +38,9 @@ def tokens_read(model: HuggingFaceModel, monkeypatch: pytest.MonkeyPatch) -> lis
     read: list[int] = []
     original = model.network.forward
 
-    def watched(ids: torch.Tensor, *rest: object, **more: object) -> object:
-        read.append(ids.numel())
-        return original(ids, *rest, **more)
+    def watched(input_ids: torch.Tensor, **more: object) -> object:
+        read.append(input_ids.numel())
+        return original(input_ids, **more)
 
     monkeypatch.setattr(model.network, "forward", watched)
     return read
@@ -372,3 +375,54 @@ def test_a_model_streams_its_answer() -> None:
     assert texts[-1] == case.completion
     assert streaming.meter is model.meter
     assert model._on_text is None
+
+
+@pytest.mark.parametrize(
+    ("model_type", "limit"),
+    [("mpt", {"max_seq_len": 128}), ("whisper", {"max_target_positions": 128}), ("roberta", {"pad_token_id": 1})],
+)
+def test_the_context_limit_is_the_one_that_works(model_type: str, limit: dict[str, int]) -> None:
+    model = HuggingFaceModel(make_network(shrink(model_type, **limit)), tiny.byte_level_tokenizer())
+    longest = model.context_length
+    assert longest == (126 if model_type == "roberta" else 128)  # RoBERTa keeps the positions up to its padding id
+    ids = np.random.default_rng(0).integers(5, 300, (1, longest + 1))
+    assert np.isfinite(model.score(ids, np.array([longest]), ids[0, -1:]).logprob).all()
+
+
+def test_steps_with_a_cache_continue_the_positions() -> None:
+    """Bamba counts from zero in every call unless it is told the positions."""
+    network = build("bamba")
+    adapter = Network(network)
+    ids = torch.from_numpy(np.random.default_rng(0).integers(5, 300, (1, 12)))
+    with torch.inference_mode():
+        _, cache = adapter.extend(ids[:, :11])
+        step, _ = adapter.extend(ids[:, 11:], cache)
+        full = network(input_ids=ids, use_cache=False).logits[:, -1]
+    torch.testing.assert_close(step, full, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("model_type", ["minimax", "qwen3_next"])
+def test_only_plain_keys_and_values_are_shared(model_type: str) -> None:
+    model = HuggingFaceModel(build(model_type), tiny.byte_level_tokenizer())
+    sequences, positions, targets = some_batch(model, rows=4)
+    sequences[:, :6] = sequences[0, :6]
+    scored = model.score(sequences, positions, targets).logprob
+    single = [model.score(row[None], positions, targets).logprob[0] for row in sequences]
+    np.testing.assert_allclose(scored, single, atol=1e-4)
+    assert not model._prefix.can_share
+
+
+def test_a_cache_of_an_encoder_and_a_decoder_is_not_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = local("gpt2")
+    extend = model._adapter.extend
+
+    def paired(ids: torch.Tensor, cache: object = None) -> object:
+        logits, grown = extend(ids, cache)
+        return logits, EncoderDecoderCache(grown, DynamicCache())
+
+    sequences, positions, targets = some_batch(model, rows=4)
+    sequences[:, :6] = sequences[0, :6]
+    expected = local("gpt2").score(sequences, positions, targets).logprob
+    monkeypatch.setattr(model._adapter, "extend", paired)
+    np.testing.assert_allclose(model.score(sequences, positions, targets).logprob, expected, atol=1e-4)
+    assert not model._prefix.can_share

@@ -8,8 +8,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, MambaConfig
 
+import reagent
 import tiny
+from architectures import build
 from reagent.case import Case
+from reagent.errors import CapabilityError
 from reagent.explanation import Token
 from reagent.models.base import Differentiable, HasAttention, Singles
 from reagent.models.huggingface import HuggingFaceModel
@@ -183,3 +186,30 @@ def test_half_precision_gives_numbers(model: HuggingFaceModel, dtype: torch.dtyp
     layers = half.attentions(case.ids)
     assert layers is not None
     assert all(np.isfinite(layer).all() for layer in layers)
+
+
+def test_attention_of_some_layers_only_is_marked() -> None:
+    for model_type, expected in (("qwen3_next", "partial"), ("gpt_oss", "partial"), ("llama", "fixed")):
+        model = HuggingFaceModel(build(model_type), tiny.byte_level_tokenizer())
+        why = reagent.explain(model, PROMPT, target=" and", method="attention")
+        assert why.cost.stopped == (expected,), model_type
+
+
+def test_attention_of_another_function_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = HuggingFaceModel(build("gpt2"), tiny.byte_level_tokenizer())
+    other = copy.deepcopy(model.network)
+    other.set_attn_implementation("eager")
+    torch.nn.init.normal_(other.transformer.wpe.weight)
+    monkeypatch.setattr(model._adapter, "_eager", other)
+    with pytest.raises(CapabilityError, match="shows its attention"):
+        reagent.explain(model, PROMPT, target=" and", method="attention")
+
+
+def test_embeddings_are_not_changed_in_place() -> None:
+    model = HuggingFaceModel(build("ctrl"), tiny.byte_level_tokenizer())
+    case = model.case(PROMPT, " and the")
+    text = read(model, case)
+    before = text.copy()
+    assert model.gradients(case, text, [0]).any()
+    model.values(case, text)
+    np.testing.assert_array_equal(text, before)

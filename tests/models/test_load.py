@@ -1,6 +1,8 @@
 """From what a person writes to a model, or to one clear line."""
 
 import copy
+import importlib.util
+import json
 import pickle
 import re
 import shutil
@@ -10,10 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoModelForImageTextToText
 
 import tiny
+from architectures import make_network, shrink
 from reagent import load_model
 from reagent.errors import FileError, InputError, UnknownNameError
+from reagent.models import _transformers
 from reagent.models.huggingface import HuggingFaceModel
 
 PROMPT = "The river runs"
@@ -232,3 +237,42 @@ def test_a_model_spread_over_all_devices_answers_the_same(tiny_folder: Path, tin
 def test_a_wrong_argument_is_named_before_anything_is_fetched(arguments: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InputError, match=re.escape(complaint)):
         load_model("smollm2", **arguments)
+
+
+# --- weights and configurations of other kinds ---
+
+
+@pytest.mark.parametrize("method", ["bitsandbytes", "gptq", "torchao"])
+def test_quantized_weights_load_or_name_the_missing_package(tiny_folder: Path, tmp_path: Path, method: str) -> None:
+    if importlib.util.find_spec({"gptq": "optimum"}.get(method, method)):
+        pytest.skip(f"{method} is installed")
+    shutil.copytree(tiny_folder, tmp_path, dirs_exist_ok=True)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    options = {"bits": 4} if method == "gptq" else {"load_in_4bit": True} if method == "bitsandbytes" else {}
+    settings["quantization_config"] = {"quant_method": method, "quant_type": "int8", **options}
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(FileError, match="install the missing package, or use weights that do not need it"):
+        load_model(tmp_path)
+
+
+def test_quantized_weights_stay_where_they_were_loaded() -> None:
+    network = copy.deepcopy(tiny.network_of("gpt2"))
+    network.hf_quantizer = object()  # as transformers marks them; moving them is an error there
+    network.to = lambda *_: pytest.fail("the weights were moved")
+    assert _transformers.move(network, torch.device("cpu")) is network
+
+
+def test_a_model_of_images_and_text_is_read_as_text(tmp_path: Path) -> None:
+    config = shrink("llava")
+    assert type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING
+    network = make_network(config, AutoModelForImageTextToText)
+    network.save_pretrained(tmp_path)
+    tiny.byte_level_tokenizer().save_pretrained(tmp_path)
+    model = load_model(tmp_path)
+    assert isinstance(model, HuggingFaceModel)
+    case = model.case(PROMPT, target=" through")
+    with torch.no_grad():
+        logits = network(input_ids=torch.tensor(case.ids[None, :-1])).logits[0, -1]
+    expected = logits.log_softmax(-1)[case.ids[-1]].item()
+    scored = model.score(case.ids[None], case.positions, case.targets)
+    assert scored.logprob[0, -1] == pytest.approx(expected, abs=1e-4)

@@ -25,6 +25,7 @@ from reagent.methods.normalization import normalize
 from reagent.models.base import HasAttention, Model, Singles, capability_error, require
 from reagent.replacers.base import Proposals
 
+MIN_ROW_SUM = 0.95  # of attention in half precision; rows of layers with sinks sum to less
 SCORES = "attention over its sum, without protected units"
 
 Layers = Sequence[Singles]  # for each layer, [heads, length, length]
@@ -101,12 +102,13 @@ class Attention:
         attention = LAYERS[self.layers](layers)
         effects = [_row(case, attention, t) for t in range(len(case.output))]
         normalized = [normalize(row, case.protected, "positive") for row in effects]
+        reason = "partial" if _is_partial(model, layers) else "fixed"
         return Attribution(
             scores=[scores for scores, _ in normalized],
             effects=effects,
             effect_unit="attention",
             steps=[1] * len(effects),
-            stopped=["flat" if flat else "fixed" for _, flat in normalized],
+            stopped=["flat" if flat else reason for _, flat in normalized],
             runs=[],
             probes=1,
             stopping_tests=0,
@@ -115,6 +117,11 @@ class Attention:
     @property
     def _name(self) -> str:
         return "method 'attention'" if self.layers == "all" else f"method 'attention_{self.layers}'"
+
+
+def _is_partial(model: Model, layers: Layers) -> bool:
+    """Whether some layers show no attention, as in hybrids with state-space layers, or some of it goes to sinks."""
+    return len(layers) < getattr(model, "layer_count", 0) or any(layer.sum(-1).min() < MIN_ROW_SUM for layer in layers)
 
 
 def _row(case: Case, attention: Floats, t: int) -> Floats:

@@ -11,6 +11,7 @@ joint_attention.py    attention of an encoder–decoder over source and output
 network.py        a network as one function from tokens or embeddings to logits
 internals.py      distributions, masked scores, values, gradients and attention of a network
 prefix_cache.py   the prefix that many sequences share, computed once
+self_check.py     what a network can do, tried on a short random text when it is loaded
 ragged.py         scores of sequences of different lengths, for every model
 padding.py        batches of sequences of different lengths, with little padding
 tokenization.py   texts to tokens and back

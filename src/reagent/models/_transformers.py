@@ -59,6 +59,11 @@ def load_pretrained(
     try:
         network, tokenizer, missing = _load(kind, name, folder, dtype, revision, spread)
     except Exception as error:  # transformers raises anything from OSError to UnpicklingError
+        if isinstance(error, ImportError):  # quantized weights and some families need more packages
+            raise FileError(
+                f"cannot load the {what} {name!r}: {shorten_message(error)}; install the missing package, "
+                f"or use weights that do not need it"
+            ) from error
         if folder.is_dir():
             raise FileError(f"cannot load a {what} from {name!r}: {shorten_message(error)}") from error
         raise InputError(
@@ -70,6 +75,12 @@ def load_pretrained(
             f"{name!r} lacks {len(missing)} of the weights of a {what}, first {missing[0]!r}: get the model again"
         )
     return network, tokenizer
+
+
+def move(network: Any, device: Any) -> Any:
+    """The network on the device; quantized weights, and layers on several devices, stay where they were loaded."""
+    is_placed = getattr(network, "hf_quantizer", None) is not None or len(getattr(network, "hf_device_map", ())) > 1
+    return network if is_placed else network.to(device)
 
 
 def is_encoder_decoder(config: Any) -> bool:
@@ -121,8 +132,7 @@ def _load(
         with quiet_transformers():
             tokenizer = transformers.AutoTokenizer.from_pretrained(where, **options)
             config = transformers.AutoConfig.from_pretrained(where, **options)
-            seq2seq = kind == "AutoModelForCausalLM" and is_encoder_decoder(config)
-            automatic = getattr(transformers, "AutoModelForSeq2SeqLM" if seq2seq else kind)
+            automatic = getattr(transformers, _auto_class(kind, config))
             placed = {"device_map": "auto"} if spread else {}
             network, info = automatic.from_pretrained(where, dtype=dtype, output_loading_info=True, **placed, **options)
         return network, tokenizer, sorted(info["missing_keys"])
@@ -134,6 +144,23 @@ def _load(
             return load_from(name, True)
     model_info(name, revision=revision, timeout=10)  # fails fast without a network or without such a model
     return load_from(name, False)
+
+
+def _auto_class(kind: str, config: Any) -> str:
+    """The auto class for a configuration, where a causal LM is asked for.
+
+    An encoder–decoder is loaded as what it is. Models of images and text that are no causal LMs are read as text only.
+    """
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING
+
+    if kind != "AutoModelForCausalLM":
+        return kind
+    if is_encoder_decoder(config):
+        return "AutoModelForSeq2SeqLM"
+    is_causal = type(config) in MODEL_FOR_CAUSAL_LM_MAPPING
+    return (
+        kind if is_causal or type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING else "AutoModelForImageTextToText"
+    )
 
 
 def _in_hub_cache(name: str, file: str, revision: str | None = None) -> str | None:

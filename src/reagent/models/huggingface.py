@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from reagent.case import Case, Floats, Ids, Mask, TargetScores
-from reagent.errors import InputError
+from reagent.errors import CapabilityError, InputError
 from reagent.explanation import Token
 from reagent.models import internals
 from reagent.models.base import Meter, Predictions, Singles
@@ -20,6 +20,7 @@ from reagent.models.chat import Chat, Tools, check_target, render_chat
 from reagent.models.network import LOGITS_AT_ONCE, TOKENS_AT_ONCE, Network
 from reagent.models.padding import pad_right, plan_ragged
 from reagent.models.prefix_cache import PrefixCache, plan_batches
+from reagent.models.self_check import check_network, gradients_hold
 from reagent.models.tokenization import (
     TokenizerCodec,
     added_text,
@@ -80,6 +81,15 @@ class HuggingFaceModel:
     @property
     def missing_inputs(self) -> frozenset[str]:
         return self._adapter.missing_inputs
+
+    @property
+    def layer_count(self) -> int:
+        """The number of layers, with and without attention."""
+        return self._adapter.layer_count
+
+    def self_check(self) -> None:
+        """Refuse a network that predicts no next tokens; switch off what does not work: see `self_check`."""
+        check_network(self._adapter, self._name, self.special_ids)
 
     @property
     def tokens_at_once(self) -> int:
@@ -290,8 +300,17 @@ class HuggingFaceModel:
         return internals.compute_values(self._adapter, case, embeddings, batch)
 
     def gradients(self, case: Case, embeddings: Singles, targets: Sequence[int], batch: int | None = None) -> Singles:
+        if not self._has_gradients:
+            raise CapabilityError(
+                f"the network of {self._name!r} gives no gradients that are the slopes of its log-probabilities: "
+                f"choose a method without gradients, or another model"
+            )
         self.meter.add(*embeddings.shape[:2])
         return internals.compute_gradients(self._adapter, case, embeddings, targets, batch)
+
+    @cached_property
+    def _has_gradients(self) -> bool:
+        return gradients_hold(self._adapter, self.special_ids)
 
     def attentions(self, ids: Ids) -> list[Singles] | None:
         self.meter.add(1, len(ids))

@@ -10,6 +10,7 @@ from reagent.models.base import Singles
 from reagent.models.network import Network
 from reagent.models.prefix_cache import SharedPrefix
 
+ROW_ROUNDING = 0.05  # of the sum of a row of attention in half precision
 GRADIENT_MEMORY = 8  # how many times the memory of a forward pass its gradient takes
 PACKED_TOKENS = 512  # after a prefix, in one text of several copies; a quarter of the prefix, if that is more
 
@@ -113,13 +114,18 @@ def compute_gradients(
 
 
 def compute_attentions(network: Network, ids: Ids) -> list[Singles] | None:
-    """The attention weights of each layer, [heads, length, length]; None if the network has no such weights."""
+    """The attention weights of each layer that has them, [heads, length, length]; None if the network shows none.
+
+    Rows sum to 1, or to less if the layer has a sink that takes attention from all tokens.
+    """
     with torch.inference_mode():
-        layers = network.attentions(ids)
-    square = (len(ids), len(ids))
-    if not layers or any(getattr(layer, "shape", ())[-2:] != square for layer in layers):
-        return None  # for example a state-space model
-    return [layer[0].float().cpu().numpy() for layer in layers]
+        shown = network.attentions(ids) or ()
+    square = (len(ids), len(ids))  # layers of linear attention show something else
+    layers = [layer for layer in shown if getattr(layer, "shape", ())[-2:] == square]
+    weights = [layer[0].float().cpu().numpy() for layer in layers]
+    if not weights or any(np.triu(layer, 1).any() or (layer.sum(-1) > 1 + ROW_ROUNDING).any() for layer in weights):
+        return None  # a state-space model, or not the weights of causal attention
+    return weights
 
 
 def _values(network: Network, case: Case, embeddings: torch.Tensor) -> list[torch.Tensor]:

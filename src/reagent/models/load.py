@@ -57,8 +57,16 @@ def load_model(
         _check_unused("a model object", device, dtype, revision)
         return source  # type: ignore[no-any-return]
     if not isinstance(source, str | os.PathLike):
-        return _wrap_pair(source, device, dtype)
-    return _load_named(os.fspath(source), device, dtype, revision)
+        return _checked(_wrap_pair(source, device, dtype))
+    return _checked(_load_named(os.fspath(source), device, dtype, revision))
+
+
+def _checked(model: Model) -> Model:
+    """The model, after it has checked itself if it can."""
+    self_check = getattr(model, "self_check", None)
+    if callable(self_check):
+        self_check()
+    return model
 
 
 def _load_named(name: str, device: str, dtype: str, revision: str | None) -> Model:
@@ -124,7 +132,7 @@ def _wrap_pair(pair: Any, device: str, dtype: str) -> "HuggingFaceModel | Seq2Se
         ) from error
     placement = _check_placement(device, dtype)
     if device != "auto":
-        network = network.to(placement.device)
+        network = _transformers.move(network, placement.device)
     if placement.dtype is not None:
         network = network.to(placement.dtype)
     return _model_class(network)(network, tokenizer)
@@ -166,7 +174,7 @@ def _load_pretrained(
         spread=placement.spread,
     )
     if not placement.spread:
-        network = network.to(placement.device)
+        network = _transformers.move(network, placement.device)
     commit = recorded or getattr(network.config, "_commit_hash", None) or revision
     return _model_class(network)(network, tokenizer, name=name, revision=commit, backend=backend)
 

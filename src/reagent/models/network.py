@@ -26,6 +26,12 @@ if TYPE_CHECKING:
 TOKENS_AT_ONCE = 2048  # tokens per forward pass of a batch
 LOGITS_AT_ONCE = 64 * 2**20  # logits held at once: 256 MiB in float32
 OPTIONAL_INPUTS = frozenset({"inputs_embeds", "attention_mask", "position_ids"})
+CONTEXT_LIMITS = ("max_position_embeddings", "max_seq_len", "max_target_positions")  # names in configurations
+# Sparse attention keeps the keys with the largest scores. Among equal scores, which ones are kept depends on the tokens
+# after them. Up to this number of tokens, all keys are kept.
+SPARSE_LIMITS = ("index_topk", "indexer_budget", "keep_window_size")
+SAME = 1e-3  # relative difference of logits that are computed in two ways
+SAME_IN_LOW_PRECISION = 0.1
 
 
 class Network:
@@ -45,6 +51,9 @@ class Network:
         self.module = module
         self.tokens_at_once = tokens_at_once
         self.logits_at_once = logits_at_once
+        self._eager_agrees = False  # not compared yet
+        self.has_cache = True  # the self-check switches it off if steps with a cache differ from full passes
+        self.unsupported: frozenset[str] = frozenset()  # optional inputs that do not work, found by the self-check
         self._inputs = frozenset(inspect.signature(module.forward).parameters)
         self._selects_positions = "logits_to_keep" in self._inputs
 
@@ -58,13 +67,31 @@ class Network:
 
     @property
     def context_length(self) -> int | None:
-        limit = getattr(self.module.config.get_text_config(), "max_position_embeddings", None)
-        return limit if limit and limit > 0 else None
+        """How many tokens the network reads; None if its configuration has no limit."""
+        config = self.module.config.get_text_config()
+        limits = [getattr(config, name, None) for name in CONTEXT_LIMITS]
+        known = [limit - self.first_position for limit in limits if isinstance(limit, int) and limit > 0]
+        return min([*known[:1], *self._sparse_limits], default=None)
+
+    @property
+    def _sparse_limits(self) -> list[int]:
+        config = self.module.config.get_text_config()
+        limits = [getattr(config, name, None) for name in SPARSE_LIMITS]
+        blocks, size = getattr(config, "index_topk_blocks", None), getattr(config, "index_block_size", None)
+        return [*(limit for limit in limits if limit), *([blocks * size] if blocks and size else [])]
+
+    @cached_property
+    def first_position(self) -> int:
+        """The position id of the first token: RoBERTa and its relatives count from their padding id."""
+        for name, part in self.module.named_modules():
+            if name.endswith("position_embeddings") and getattr(part, "padding_idx", None) is not None:
+                return int(part.padding_idx) + 1
+        return 0
 
     @property
     def missing_inputs(self) -> frozenset[str]:
         """The optional inputs that this module does not take."""
-        missing = OPTIONAL_INPUTS - self._inputs
+        missing = OPTIONAL_INPUTS - self._inputs | self.unsupported
         # With ALiBi the module takes position ids, but counts positions by the mask.
         return missing | {"position_ids"} if self._has_alibi else missing
 
@@ -99,18 +126,19 @@ class Network:
         [rows, 1, length after the cache, length] is added to the attention logits.
         """
         start = 0 if cache is None else cache.get_seq_length()
-        inputs: dict[str, Any] = {"inputs_embeds": text} if text.is_floating_point() else {}
-        tokens = () if inputs else (text[:, start:],)
+        # A clone, because some families scale what they are given in place.
+        embeds = text.is_floating_point()
+        inputs: dict[str, Any] = {"inputs_embeds": text.clone()} if embeds else {"input_ids": text[:, start:]}
         if places is not None:
-            inputs |= {"attention_mask": mask, "position_ids": places.expand(len(text), -1)}
+            inputs |= {"attention_mask": mask, "position_ids": (places + self.first_position).expand(len(text), -1)}
         elif mask is not None:
-            numbers = torch.arange(text.shape[1], device=text.device).expand(text.shape[:2])
-            inputs |= {"attention_mask": mask.long(), "position_ids": numbers[:, start:]}
+            numbers = self._positions(text, start, text.shape[1] - start)
+            inputs |= {"attention_mask": mask.long(), "position_ids": numbers}
         if cache is not None:
             inputs["past_key_values"] = cache
         if self._selects_positions:
             inputs["logits_to_keep"] = positions - start
-        logits: torch.Tensor = self.module(*tokens, use_cache=cache is not None, **inputs).logits
+        logits: torch.Tensor = self.module(use_cache=cache is not None, **inputs).logits
         return (logits if self._selects_positions else logits[:, positions - start]).float()
 
     def extend(self, ids: torch.Tensor, cache: Any = None) -> tuple[torch.Tensor, Any]:
@@ -118,11 +146,15 @@ class Network:
 
         The new cache is None if the network has none.
         """
-        inputs: dict[str, Any] = {} if cache is None else {"past_key_values": cache}
+        inputs: dict[str, Any] = {"input_ids": ids}
+        if cache is not None:
+            inputs["past_key_values"] = cache
+            if "position_ids" in self._inputs and hasattr(cache, "get_seq_length"):  # some count from 0 in every call
+                inputs["position_ids"] = self._positions(ids, cache.get_seq_length(), ids.shape[1])
         if self._selects_positions:
             inputs["logits_to_keep"] = 1
-        output = self.module(ids, use_cache=True, **inputs)
-        return output.logits[:, -1], getattr(output, "past_key_values", None)
+        output = self.module(use_cache=self.has_cache, **inputs)
+        return output.logits[:, -1], getattr(output, "past_key_values", None) if self.has_cache else None
 
     def embed(self, ids: Ids) -> Singles | None:
         """The input embedding of each token, [length, width]; None if the network takes tokens only.
@@ -137,13 +169,43 @@ class Network:
 
     def attentions(self, ids: Ids) -> tuple[torch.Tensor, ...] | None:
         """The attention weights of each layer, as the network reports them."""
-        output = self._eager(self.tensor(ids[None]), use_cache=False, output_attentions=True)
+        output = self._eager(input_ids=self.tensor(ids[None]), use_cache=False, output_attentions=True)
+        if not self._eager_agrees:
+            expected = self.forward(self.tensor(ids[None]), self.tensor(np.arange(len(ids))))
+            if not self.agree(output.logits, expected):
+                return None  # weights of another function
+            self._eager_agrees = True
         return getattr(output, "attentions", None)
+
+    def agree(self, found: torch.Tensor, expected: torch.Tensor) -> bool:
+        """Whether logits that were computed in two ways are the same within the precision of the weights."""
+        # All logits of a position may differ by one number.
+        found, expected = (logits.double() - logits.double().mean(-1, keepdim=True) for logits in (found, expected))
+        difference = (found - expected).norm() / expected.norm().clamp(min=torch.finfo(torch.float32).tiny)
+        return bool(
+            difference <= (SAME_IN_LOW_PRECISION if self.is_low_precision else SAME)
+        )  # not if it is not a number
+
+    @property
+    def is_low_precision(self) -> bool:
+        """Whether rounding is visible: half precision, or quantized weights."""
+        is_quantized = getattr(self.module.config, "quantization_config", None) is not None
+        return is_quantized or self.module.dtype not in (torch.float32, torch.float64)
+
+    @property
+    def layer_count(self) -> int:
+        """The number of layers; 0 if the configuration does not tell."""
+        return int(getattr(self.module.config.get_text_config(), "num_hidden_layers", 0))
 
     def tensor(self, array: npt.NDArray[Any]) -> torch.Tensor:
         """An array as a tensor on the network's device; floating-point numbers get the network's type."""
         tensor = torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
         return tensor.to(self.module.dtype) if tensor.is_floating_point() else tensor
+
+    def _positions(self, rows: torch.Tensor, start: int, length: int) -> torch.Tensor:
+        """Position ids of `length` tokens after the first `start`, for each of `rows`."""
+        numbers = torch.arange(start, start + length, device=rows.device) + self.first_position
+        return numbers.expand(len(rows), -1)
 
     @cached_property
     def _eager(self) -> Any:
@@ -156,9 +218,13 @@ class Network:
         twin = copy.deepcopy(self.module, weights)
         log = logging.getLogger("transformers.modeling_utils")
         level = log.level
-        log.setLevel(logging.ERROR)  # a family with only one implementation warns, and that one will do
+        log.setLevel(logging.ERROR)  # a family that cannot be switched warns
         try:
             twin.set_attn_implementation("eager")
         finally:
             log.setLevel(level)
+        for part in twin.modules():  # Falcon cannot be switched, but reads this setting
+            config: Any = getattr(part, "config", None)
+            if hasattr(config, "_attn_implementation_internal"):
+                config._attn_implementation_internal = "eager"
         return twin

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from transformers.cache_utils import Cache, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 from reagent.case import Ids
 from reagent.models.network import Network
@@ -74,8 +74,12 @@ class PrefixCache:
 
     def __init__(self, network: Network) -> None:
         self.network = network
-        self.can_share = True
+        self._is_plain = True  # until another kind of cache is seen
         self.clear()
+
+    @property
+    def can_share(self) -> bool:
+        return self._is_plain and self.network.has_cache
 
     def clear(self) -> None:
         """Drop all prefixes."""
@@ -98,8 +102,9 @@ class PrefixCache:
             # A branch grows, so that an interruption leaves no half-grown cache behind.
             new = self.network.tensor(tokens[None, len(known) :])
             _, cache = self.network.extend(new, _branch(cache))
-        if not isinstance(cache, Cache) or any(type(layer) not in _PLAIN for layer in cache.layers):
-            self.can_share = False
+        # Exactly these types: others hold more than the keys and values of one text.
+        if type(cache) is not DynamicCache or any(type(layer) not in _PLAIN for layer in cache.layers):
+            self._is_plain = False
             return None
         self._latest = (tokens.copy(), cache)  # a copy, since the caller may overwrite its array
         if keep and len(tokens) > len(self._kept[0]):

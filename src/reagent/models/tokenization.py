@@ -74,8 +74,9 @@ def tokenize_target(codec: Codec, prompt: str, special: bool, ids: Sequence[int]
         tokens = tokenize(codec, start + target, special=False)
         if [t.ids[0] for t in tokens[: len(before)]] == before:
             break
-    n = len(start)
-    return tuple(Token(t.ids, t.text, t.start - n, t.end - n) for t in tokens[len(before) :])
+    # A tokenizer that drops line ends gives this one to the first token.
+    spans = [(max(0, t.start - len(start)), t.end - len(start)) for t in tokens[len(before) :]]
+    return tuple(Token(t.ids, target[a:b], a, b) for t, (a, b) in zip(tokens[len(before) :], spans, strict=True))
 
 
 def locate_continuation(codec: Codec, ids: Sequence[int], new: Sequence[int]) -> tuple[str, tuple[Token, ...]]:
@@ -113,15 +114,22 @@ class TokenizerCodec:
         fast = self.tokenizer.is_fast
         encoded = self.tokenizer(text, add_special_tokens=special, return_offsets_mapping=fast, verbose=False)
         ids = list(encoded["input_ids"])
-        if fast:
-            spans = fill_gaps([tuple(pair) for pair in encoded["offset_mapping"]], len(text))
-        else:
-            outside = next((k for k, i in enumerate(ids) if i not in self.special_ids), len(ids))
-            spans = [(0, 0)] * outside + spans_by_decoding(self.decode, ids[:outside], ids[outside:])
+        if not fast:
+            return self._without_end(ids, list(self.tokenizer(text, add_special_tokens=False)["input_ids"]), len(text))
+        spans = fill_gaps([tuple(pair) for pair in encoded["offset_mapping"]], len(text))
         while ids and ids[-1] in self.special_ids and spans[-1][0] == spans[-1][1]:
             ids.pop()
             spans.pop()
         return ids, spans
+
+    def _without_end(self, ids: list[int], own: list[int], length: int) -> tuple[list[int], list[Span]]:
+        """The tokens up to the last one of the text itself, `own`, and spans in a text of this length."""
+        starts = range(len(ids) - len(own) + 1)
+        start = next((k for k in starts if ids[k : k + len(own)] == own), 0)
+        before, own = ids[:start], ids[start : start + len(own)]
+        spans = spans_by_decoding(self.decode, before, own)
+        inside = [(min(a, max(0, length - 1)), min(b, length)) for a, b in spans]  # a decoded text may be longer
+        return [*before, *own], [(0, 0)] * start + inside
 
     def decode(self, ids: Sequence[int]) -> str:
         return str(self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False))

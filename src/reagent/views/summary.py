@@ -51,6 +51,7 @@ PLURAL_STOP_REASONS = {
     "few": "fewer than three replacements of each token, so the standard errors are unreliable; give more probes",
     "flat": "no part of the context raises their probability, so their scores mean nothing",
     "incomplete": "the effects do not add up, because the steps ran out close to zero embeddings",
+    "partial": "only part of the model's attention; some layers have none, or a sink that is no token takes some",
     "relaxed": "not the model's prediction even with the whole context; their rationales only preserve their rank",
     "empty": "keep their rank with everything replaced, so their scores mean nothing",
     "start": "at least one run stopped before its first step",

@@ -1,0 +1,188 @@
+"""A network is checked when it is loaded: short passes over one random text, computed in several ways.
+
+A network that looks at later tokens, or has no logits, is refused, because its log-probabilities are not those of a
+next token. Everything else that fails is left out: without a cache, batches, a mask or embeddings the results are still
+right, only slower or with fewer methods.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+
+from reagent.errors import InputError
+from reagent.models.network import Network
+from reagent.models.prefix_cache import PrefixCache
+
+LENGTH = 8  # tokens of the random text
+HALF = LENGTH // 2
+STEPS = (0.005, -0.005, 0.002, -0.002)  # nats: changes of a value along its gradient
+SLOPE_ERROR = 0.02  # share; without cuts, it is about 0.003
+
+_log = logging.getLogger(__name__)
+
+
+def check_network(network: Network, name: str, avoid: frozenset[int]) -> None:
+    """Refuse a network that predicts no next tokens; switch off what does not work.
+
+    `avoid` are ids that the random text must not have: special tokens may stand for images, or be skipped.
+    """
+    _check_configuration(network, name)
+    ids = _random_text(network, avoid)
+    with torch.inference_mode():
+        full = _plain_logits(network, name, ids[:1])
+        _check_causal(network, name, ids, full)
+        if not _holds(_batch_agrees, network, ids, full):
+            network.tokens_at_once = 1
+            _log.warning("%r gives other logits in batches: it reads one sequence at a time", name)
+        if not _holds(_cache_agrees, network, ids, full):
+            network.has_cache = False
+            _log.warning("%r gives other logits with its cache: it reads every text from the start", name)
+        for what, check in (("attention_mask", _mask_agrees), ("inputs_embeds", _embeddings_agree)):
+            if what not in network.missing_inputs and not _holds(check, network, ids, full):
+                network.unsupported |= {what}
+                _log.info("%r does not work with %s: methods that need it are not available", name, what)
+
+
+def gradients_hold(network: Network, avoid: frozenset[int]) -> bool:
+    """Whether the gradient of a log-probability is its slope: some networks cut gradients off inside.
+
+    One slope that fits is enough, because a network with experts jumps where another expert takes over.
+    """
+    ids = _random_text(network, avoid)[:1]
+    try:
+        slopes = _relative_slopes(network, ids)
+        if network.is_low_precision:  # rounding hides a small slope
+            return math.isfinite(next(slopes))
+        return any(abs(slope - 1) < SLOPE_ERROR for slope in slopes)
+    except Exception as error:  # the code of another package
+        _log.debug("the check of gradients raised %r", error)
+        return False
+
+
+def _relative_slopes(network: Network, ids: torch.Tensor) -> Iterator[float]:
+    """Slopes of a log-probability along its gradient, over the length of the gradient: steps ahead and back."""
+    embeddings = network.embed(ids[0].cpu().numpy())
+    assert embeddings is not None
+    with torch.inference_mode(False), torch.enable_grad():
+        text = network.tensor(embeddings[None]).requires_grad_()
+        value = _value(network, text)
+        (gradient,) = torch.autograd.grad(value, text)
+    for step in STEPS:
+        with torch.no_grad():
+            change = _value(network, text + step * gradient / gradient.float().norm() ** 2) - value.detach()
+        yield float(change) / step
+
+
+def _value(network: Network, embeddings: torch.Tensor) -> torch.Tensor:
+    """The log-probability of one token after the text."""
+    last = torch.tensor([embeddings.shape[1] - 1], device=embeddings.device)
+    return network.forward(embeddings, last).log_softmax(-1)[0, 0, network.vocabulary_size // 2]
+
+
+def _check_configuration(network: Network, name: str) -> None:
+    """What a short text does not show, of Reformer."""
+    if hasattr(network.module.config, "local_attn_chunk_length"):
+        network.unsupported |= {"attention_mask"}  # it pads longer texts itself, and fails with positions
+    if "lsh" in (getattr(network.module.config, "attn_layers", None) or ()):
+        raise InputError(
+            f"{name!r} cannot be explained: its LSH attention sorts the whole text into buckets, so that predictions "
+            f"depend on later tokens; choose another model"
+        )
+
+
+def _random_text(network: Network, avoid: frozenset[int]) -> torch.Tensor:
+    """Two texts with the same first half, [2, LENGTH]."""
+    allowed = np.setdiff1d(np.arange(network.vocabulary_size), sorted(avoid))
+    rng = np.random.default_rng(0)
+    first, second = rng.choice(allowed, (2, LENGTH))
+    second[:HALF] = first[:HALF]
+    return network.tensor(np.stack([first, second]))
+
+
+def _plain_logits(network: Network, name: str, ids: torch.Tensor) -> torch.Tensor:
+    try:
+        logits = _logits(network, ids)
+    except Exception as error:  # the code of another package
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise InputError(
+            f"{name!r} cannot be explained: a forward pass over {LENGTH} tokens gives no logits ({reason}); "
+            f"choose a causal language model"
+        ) from error
+    if not torch.isfinite(logits).all():
+        raise InputError(
+            f"{name!r} cannot be explained: its logits are not finite as {network.module.dtype}; load it as float32"
+        )
+    return logits
+
+
+def _logits(network: Network, ids: torch.Tensor, first: int = 0, **options: object) -> torch.Tensor:
+    """Logits at the positions from `first` on."""
+    return network.forward(ids, torch.arange(first, LENGTH, device=ids.device), **options)  # type: ignore[arg-type]
+
+
+def _check_causal(network: Network, name: str, ids: torch.Tensor, full: torch.Tensor) -> None:
+    """Predictions in the first half depend neither on the second half, nor on whether there is one."""
+    start = torch.arange(HALF, device=ids.device)
+    for logits in (network.forward(ids[-1:], start), network.forward(ids[-1:, :HALF], start)):
+        if not network.agree(logits, full[:, :HALF]):
+            kind = type(network.module).__name__
+            raise InputError(
+                f"{name!r} cannot be explained: the predictions of this {kind} depend on later tokens; choose a causal "
+                f"language model (an encoder needs is_decoder=true in its configuration, and weights trained for it)"
+            )
+
+
+# --- what can be left out ---
+
+
+def _batch_agrees(network: Network, ids: torch.Tensor, full: torch.Tensor) -> bool:
+    return network.agree(_logits(network, ids.flip(0))[1:], full)
+
+
+def _cache_agrees(network: Network, ids: torch.Tensor, full: torch.Tensor) -> bool:
+    """Steps of several tokens and of one, and a batch that continues a shared prefix."""
+    cache, start = None, 0
+    for end in (HALF, LENGTH - 1, LENGTH):
+        logits, cache = network.extend(ids[:1, start:end], cache)
+        if not network.agree(logits, full[:, end - 1]):
+            return False
+        if cache is None:
+            return True
+        start = end
+    prefix = PrefixCache(network).read(ids[0, :HALF].cpu().numpy(), keep=False)
+    return prefix is None or network.agree(_logits(network, ids, HALF, cache=prefix)[:1], full[:, HALF:])
+
+
+def _mask_agrees(network: Network, ids: torch.Tensor, full: torch.Tensor) -> bool:
+    """A mask that hides nothing changes nothing, and hidden tokens have no influence."""
+    texts = ids[[0, 0, 0]]
+    texts[2, 1:3] = ids[1, -2:]
+    mask = torch.ones_like(texts)
+    mask[1:, 1:3] = 0
+    logits = _logits(network, texts, mask=mask)
+    return network.agree(logits[:1], full) and network.agree(logits[2:, 3:], logits[1:2, 3:])
+
+
+def _embeddings_agree(network: Network, ids: torch.Tensor, full: torch.Tensor) -> bool:
+    """Embeddings say what their tokens say; not exactly the same, because Gemma 4 looks exact ones up in its table."""
+    embeddings = network.embed(ids[0].cpu().numpy())
+    if embeddings is None:
+        return False
+    text = network.tensor(embeddings[None])
+    return network.agree(_logits(network, text * (1 + 4 * torch.finfo(text.dtype).eps)), full)
+
+
+def _holds(
+    check: Callable[[Network, torch.Tensor, torch.Tensor], bool],
+    network: Network,
+    ids: torch.Tensor,
+    full: torch.Tensor,
+) -> bool:
+    try:
+        return check(network, ids, full)
+    except Exception as error:  # the code of another package
+        _log.debug("the self-check raised %r", error)
+        return False
