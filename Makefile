@@ -33,8 +33,8 @@ demo: $(BASE)  ## explain one answer of the embedded model, on the terminal and 
 test: $(STAMP)  ## run all tests
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
-sweep: $(STAMP)  ## check every causal-LM architecture of the installed transformers (minutes)
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m 'sweep or not sweep' tests/models/test_architectures.py
+sweep: $(STAMP)  ## check every causal-LM architecture, and every kind of GGUF file (minutes)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m 'sweep or not sweep' tests/models/test_architectures.py tests/models/test_gguf_llama_cpp.py
 
 check: $(STAMP)  ## format, lint, types
 	$(BIN)/ruff format --check .

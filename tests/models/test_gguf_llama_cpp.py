@@ -66,20 +66,20 @@ def test_quantised_weights_are_unpacked(tmp_path: Path) -> None:
     check_quantisation(tmp_path, "llama", "Q4_K")
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize(("architecture", "variant"), [(a, v) for a in VARIANTS for v in VARIANTS[a]])
 def test_sweep_of_headers(tmp_path: Path, architecture: str, variant: str) -> None:
     check_variant(tmp_path, architecture, VARIANTS[architecture][variant])
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("quantisation", QUANTISATIONS)
 @pytest.mark.parametrize("architecture", RECIPES)
 def test_sweep_of_quantisations(tmp_path: Path, architecture: str, quantisation: str) -> None:
     check_quantisation(tmp_path, architecture, quantisation)
 
 
-@pytest.mark.slow
+@pytest.mark.sweep
 @pytest.mark.parametrize("architecture", LARGE)
 def test_sweep_of_large_gemma(tmp_path: Path, architecture: str) -> None:
     """The rounding of GELU adds up over many layers; the wrong scale of the queries would cost several nats."""

@@ -204,7 +204,7 @@ class _Screening:
         share[self.near] = 0.0
         clear = np.zeros(len(self.units), dtype=np.bool_)
         clear[np.argsort(-share, kind="stable")[: size // 2]] = True
-        return clear & (share >= CLEAR)
+        return np.asarray(clear & (share >= CLEAR))
 
     def _order(self, measures: Sequence[Floats]) -> Ids:
         """The units that are not near: the first of each measure, the second of each, …, then those without effect."""

@@ -167,10 +167,12 @@ class EncoderDecoderNetwork(Network):
         positions: torch.Tensor,
         *,
         mask: torch.Tensor | None = None,
+        places: torch.Tensor | None = None,
         cache: "Cache | None" = None,
     ) -> torch.Tensor:
         """As `Network.forward`; equal sources are read once."""
         assert cache is None, "source and output share no keys and values"
+        assert places is None, "both texts begin at their first position"
         place = self._find_boundary(text)
         source, output = text[:, :place], text[:, place:]
         source_mask, output_mask = (None, None) if mask is None else (mask[:, :place], mask[:, place:])
@@ -180,10 +182,10 @@ class EncoderDecoderNetwork(Network):
         else:
             output = torch.cat([torch.full_like(output[:, :1], self.start), output[:, 1:]], dim=1)
             states = self._encode_different(source, source_mask)
-        places = positions - place
+        in_output = positions - place
         if self.is_causal:
-            return self.decode(states, output, source_mask, output_mask)[:, places]
-        ends = [(i, int(end) + 1) for i, end in enumerate(places)]
+            return self.decode(states, output, source_mask, output_mask)[:, in_output]
+        ends = [(i, int(end) + 1) for i, end in enumerate(in_output)]
         masks = [None if output_mask is None else output_mask[:, :end] for _, end in ends]
         logits = [self.decode(states, output[:, :end], source_mask, masks[i])[:, -1] for i, end in ends]
         return torch.stack(logits, dim=1)
