@@ -21,6 +21,9 @@ _TOKENIZERS = (
     "spiece.model",
     "spm.model",
     "tokenizer.model",
+    "source.spm",
+    "prophetnet.tokenizer",
+    "tokenizer_config.json",  # all that ByT5 has
 )
 
 
