@@ -131,8 +131,8 @@ builds each architecture of its causal-LM mapping as a tiny network with random 
 than the prompt. All numbers are compared with plain passes of the same network: no cache, one sequence at a time,
 nothing after the token that predicts. `make sweep` repeats it; `make test` runs a few architectures.
 
-With transformers {transformers}: of {total} architectures {built} can be built. **{right} are right, {refused} are refused with
-the reason, {other} are wrong.** The checks take {seconds} s of one core.
+With transformers {transformers}: of {total} architectures {built} can be built. **{right} are right,
+{refused} are refused with the reason, {other} are wrong.** The checks take {seconds} s of one core.
 
 | check | what is compared | right | refused | wrong |
 |---|---|---|---|---|

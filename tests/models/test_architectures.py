@@ -15,8 +15,6 @@ ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "docs" / "benchmarks" / "models.json"
 FEW = [
     "bamba",  # counts positions from zero in every call
-    "bart",  # keeps keys and values of an encoder beside its own
-    "cpmant",  # sees later tokens
     "ctrl",  # scales embeddings in place
     "deepseek_v32",  # sparse attention
     "falcon",  # cannot be switched to another attention implementation
@@ -24,11 +22,8 @@ FEW = [
     "gpt_oss",  # attention sinks
     "mamba",  # no attention
     "minimax",  # a cache of its own
-    "mixtral",  # experts
-    "mpt",  # ALiBi
     "qwen3_next",  # a hybrid
     "roberta",  # positions start after the padding id
-    "whisper",  # another name for the context limit
 ]
 MANY = [pytest.param(name, marks=pytest.mark.sweep) for name in ARCHITECTURES if name not in FEW]
 

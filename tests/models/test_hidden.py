@@ -96,9 +96,9 @@ def test_a_network_without_mask_or_plain_cache_says_so(monkeypatch: pytest.Monke
     model = HuggingFaceModel(tiny.network_of("gpt2"), tiny.tokenizer_of("gpt2"), name="alibi")
     assert isinstance(model, HidesPrefix)
     assert not isinstance(all_of({}), HidesPrefix)
-    model._prefix.can_share = False
+    model._adapter.has_cache = False
     assert model.score_hidden(text(), some_hidden(), POSITIONS, TARGETS) is None
-    model._prefix.can_share = True
+    model._adapter.has_cache = True
     monkeypatch.setattr(model.network.config, "alibi", True, raising=False)
     assert model.score_hidden(text(), some_hidden(), POSITIONS, TARGETS) is None
     assert model.meter.forward_passes == 0

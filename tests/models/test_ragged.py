@@ -108,9 +108,9 @@ def tokens_read(monkeypatch: pytest.MonkeyPatch) -> Callable[[HuggingFaceModel],
         shapes: list[tuple[int, ...]] = []
         original = model.network.forward
 
-        def forward(ids: torch.Tensor, *rest: Any, **more: Any) -> Any:
-            shapes.append(tuple(ids.shape))
-            return original(ids, *rest, **more)
+        def forward(input_ids: torch.Tensor, **more: Any) -> Any:
+            shapes.append(tuple(input_ids.shape))
+            return original(input_ids, **more)
 
         monkeypatch.setattr(model.network, "forward", forward)
         return shapes

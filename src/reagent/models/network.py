@@ -27,8 +27,8 @@ TOKENS_AT_ONCE = 2048  # tokens per forward pass of a batch
 LOGITS_AT_ONCE = 64 * 2**20  # logits held at once: 256 MiB in float32
 OPTIONAL_INPUTS = frozenset({"inputs_embeds", "attention_mask", "position_ids"})
 CONTEXT_LIMITS = ("max_position_embeddings", "max_seq_len", "max_target_positions")  # names in configurations
-# Sparse attention keeps this number of keys with the largest scores. In longer texts, predictions were found to depend on
-# later tokens; up to this number, all keys are kept.
+# Sparse attention keeps this number of keys with the largest scores. In longer texts, predictions were found to depend
+# on later tokens; up to this number, all keys are kept.
 SPARSE_LIMITS = ("index_topk", "indexer_budget", "keep_window_size")
 SAME = 1e-3  # relative difference of logits that are computed in two ways
 SAME_IN_LOW_PRECISION = 0.1
