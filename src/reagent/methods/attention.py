@@ -121,7 +121,8 @@ class Attention:
 
 def _is_partial(model: Model, layers: Layers) -> bool:
     """Whether some layers show no attention, as in hybrids with state-space layers, or some of it goes to sinks."""
-    return len(layers) < getattr(model, "layer_count", 0) or any(layer.sum(-1).min() < MIN_ROW_SUM for layer in layers)
+    missing = len(layers) < getattr(model, "layer_count", 0)
+    return missing or any(layer.sum(-1)[layer.any(-1)].min(initial=1.0) < MIN_ROW_SUM for layer in layers)
 
 
 def _row(case: Case, attention: Floats, t: int) -> Floats:
