@@ -175,6 +175,10 @@ class Citations:
 
     def __post_init__(self) -> None:
         """Indices must refer to existing documents and sentences, which matters for files of others."""
+        if not (self.documents and self.sentences and self.parts):
+            raise InputError("citations need at least one document, one sentence and one part of the answer")
+        if any(not 0 <= part.start <= part.end <= len(self.answer) for part in (self.whole, *self.parts)):
+            raise InputError("the parts of an answer must lie inside it")
         documents, sentences = range(len(self.documents)), range(len(self.sentences))
         used = [*self.pruned.sentences, *(self.screening.discarded if self.screening else ())]
         for part in (self.whole, *self.parts):
@@ -261,7 +265,8 @@ class Citations:
 
     def __repr__(self) -> str:
         cited = ", ".join(self.documents[self.sentences[i].document].id for i in self.footnotes())
-        return f"<Citations of {self.answer!r} on {self.model.get('id')}: {cited or 'not from the documents'}>"
+        origin = "from many sentences" if self.whole.from_documents else "not from the documents"
+        return f"<Citations of {self.answer!r} on {self.model.get('id')}: {cited or origin}>"
 
 
 def by_importance(sources: Sequence[Source]) -> tuple[Source, ...]:

@@ -6,6 +6,7 @@ filled once: braces in a document or in the question are plain text.
 """
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -92,6 +93,10 @@ def _text_of(item: Any, name: str) -> str:
         )
     if not text.strip():
         raise InputError(f"{name} is empty: leave it out")
+    return _check_unicode(text, name)
+
+
+def _check_unicode(text: str, name: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -119,8 +124,8 @@ def _find(item: Any, names: Sequence[str]) -> Any:
 
 def _with_unique_ids(pairs: Iterable[tuple[str, str]]) -> Iterator[Document]:
     seen: set[str] = set()
-    for name, text in pairs:
-        unique, copy = name, 1
+    for number, (name, text) in enumerate(pairs, 1):
+        unique, copy = _check_unicode(name, f"the id of document {number}"), 1
         while unique in seen:
             copy += 1
             unique = f"{name} ({copy})"
@@ -133,8 +138,13 @@ def load_documents(paths: Sequence[str | Path]) -> tuple[Document, ...]:
     pairs: list[Any] = []
     for path in map(Path, paths):
         for file in _files(path):
-            pairs += _records(file) if file.suffix in RECORD_FILES else [{"id": file.name, "text": _read(file)}]
+            pairs += _records(file) if file.suffix in RECORD_FILES else [{"id": _name(file), "text": _read(file)}]
     return read_documents(pairs)
+
+
+def _name(file: Path) -> str:
+    """The name of a file as valid Unicode text."""
+    return os.fsencode(file.name).decode("utf-8", "replace")
 
 
 def _files(path: Path) -> list[Path]:
@@ -163,13 +173,13 @@ def _read(file: Path) -> str:
 
 def _records(file: Path) -> list[Any]:
     records = []
-    for number, line in enumerate(_read(file).splitlines(), 1):
+    for number, line in enumerate(_read(file).split("\n"), 1):
         if not line.strip():
             continue
         where = f"line {number} of {str(file)!r}"
         try:
             record = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise FileError(f'{where} is not JSON: give one object for each line, as {{"text": "…"}}') from error
         if not isinstance(record, Mapping | str):
             raise FileError(f'{where} is not a document: give an object, as {{"text": "…"}}')

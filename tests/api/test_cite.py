@@ -13,7 +13,8 @@ import reagent
 from reagent.api.cite import CiteRequest
 from reagent.case import Floats, Ids
 from reagent.citations import Citations
-from reagent.errors import FileError, InputError
+from reagent.documents import load_documents, read_documents
+from reagent.errors import EmptyGenerationError, FileError, InputError
 from reagent.models.base import Model
 from reagent.models.dry_run import DryRunModel
 from reagent.schemas import read_schema
@@ -283,6 +284,8 @@ def test_documents_of_other_libraries(documents: Any) -> None:
     [
         ("", ["red."], {}, "`question` is empty"),
         ("  ", ["red."], {}, "`question` is empty"),
+        (None, ["red."], {}, "`question` is empty"),
+        ("Why?", ["red."], {"removal": "replace", "probes": 1}, "`probes` must be at least 3"),
         ("Why?", [], {}, "`documents` is empty"),
         ("Why?", "red.", {}, "put a single text into a list"),
         ("Why?", [3], {}, "document 1 has no text"),
@@ -297,7 +300,7 @@ def test_documents_of_other_libraries(documents: Any) -> None:
         ("Why?", ["red."], {"max_new_tokens": "9"}, "`max_new_tokens` must be a whole number"),
     ],
 )
-def test_bad_input_is_one_clear_error(question: str, documents: Any, options: dict[str, Any], message: str) -> None:
+def test_bad_input_is_one_clear_error(question: Any, documents: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError) as error:
         reagent.cite(reader([{"red"}]), question, documents, **options)
     assert message in str(error.value)
@@ -336,3 +339,85 @@ def test_the_embedded_model_cites_the_sentence_that_states_the_fact(smollm2: Mod
     assert "needed" in first.marks
     assert [document.id for document in citations.prune().documents] == ["clocks"]
     assert "<|im_start|>" in citations.prompt
+
+
+# --- many sentences that each do a little ---
+
+
+def counter(gain: float, first: float = 0.0) -> ScriptedModel:
+    """Says "yes." the more, the more sentences of w1 to w59 are in the context; w0 counts `first`."""
+    words = [*(f"w{n}." for n in range(60)), "Q?", "yes.", "Document", "Answer:", "1:"]
+
+    def logits(context: Ids) -> Floats:
+        table = np.zeros((len(context), len(words)))
+        others = sum((context == n).any(1) for n in range(1, 60))
+        table[:, words.index("yes.")] = gain * others + first * (context == 0).any(1)
+        return table
+
+    return ScriptedModel(words, logits)
+
+
+def cite_counter(model: ScriptedModel, count: int, **options: Any) -> Citations:
+    text = " ".join(f"w{n}." for n in range(count))
+    return reagent.cite(model, "Q?", [text], "yes.", template="{documents} {question}", **options)
+
+
+def test_the_total_counts_sentences_that_were_set_aside() -> None:
+    """Without all documents the answer is more likely, although one sentence supports it."""
+    citations = cite_counter(counter(-0.2, first=8.0), 60)
+    assert citations.screening is not None
+    assert citations.whole.total < 0
+    assert not citations.whole.from_documents
+
+
+def test_a_part_from_many_sentences_is_not_called_foreign(capsys: pytest.CaptureFixture[str]) -> None:
+    citations = cite_counter(counter(1.0), 9)
+    assert citations.whole.from_documents
+    assert citations.whole.cited == ()
+    citations.show()
+    for text in (capsys.readouterr().out, citations.to_markdown(), citations.to_html(), repr(citations)):
+        assert "from many sentences" in text
+    assert "not from the documents" not in citations.to_markdown()
+
+
+@pytest.mark.parametrize("gain", [0.5, 0.05])
+def test_a_dry_run_is_an_upper_bound_of_a_screen(gain: float) -> None:
+    model = counter(gain)
+    stand_in = DryRunModel(model)
+    cite_counter(stand_in, 60)
+    assert cite_counter(model, 60).cost.forward_passes <= stand_in.meter.forward_passes
+
+
+def test_a_number_of_probes_leaves_out_the_screen() -> None:
+    citations = cite_counter(counter(0.5), 60, probes=5)
+    assert citations.screening is None
+    assert citations.cost.forward_passes <= 5 + 2  # the answer, and the pruned context
+
+
+def test_a_model_that_does_not_answer_the_pruned_prompt_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = reader([{"green"}])
+    case = type(model).case
+
+    def answer_once(self: Any, prompt: str, target: str | None = None, max_new_tokens: int = 10) -> Any:
+        if target is None and "red." not in prompt:
+            raise EmptyGenerationError
+        return case(self, prompt, target, max_new_tokens)
+
+    monkeypatch.setattr(type(model), "case", answer_once)
+    citations = reagent.cite(model, "Why?", DOCUMENTS, max_new_tokens=1)
+    assert citations.pruned.sentences == (2,)
+    assert citations.pruned.answer is None
+
+
+def test_names_of_documents_are_escaped_and_valid(tmp_path: Path) -> None:
+    name = "<img src=x>[a](javascript:1)"
+    text = cite(reader([{"green"}]), documents={name: "red. green.", "b": "old."}).to_markdown()
+    assert "<img" not in text.replace("\\<", "")
+    with pytest.raises(InputError, match="the id of document 1 is not valid Unicode"):
+        read_documents({"a\udcff": "red."})
+    records = tmp_path / "records.jsonl"
+    records.write_text('{"text": "One.\u2028Two."}\n', encoding="utf-8")
+    assert load_documents([records])[0].text == "One.\u2028Two."
+    records.write_text("[" * 100_000, encoding="utf-8")
+    with pytest.raises(FileError, match="is not JSON"):
+        load_documents([records])

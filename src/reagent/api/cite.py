@@ -1,6 +1,7 @@
 """`cite`: from a question and documents to an answer with its sources."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,12 +30,12 @@ from reagent.documents import (
     layout_prompt,
     read_documents,
 )
-from reagent.errors import InputError
+from reagent.errors import EmptyGenerationError, InputError
 from reagent.explanation import Token
 from reagent.methods.base import ProgressCallback, no_progress
 from reagent.methods.citation import PRUNED_NATS, PRUNED_SHARE, SourceSearch
 from reagent.methods.probe_set import DRAWS, ProbeSet
-from reagent.methods.screening import screen
+from reagent.methods.screening import MANY_UNITS, screen
 from reagent.models.base import HasChatTemplate, Model, has_chat_template
 from reagent.models.load import load_model
 from reagent.removal import check_removal, make_remover, require_removal
@@ -45,6 +46,7 @@ from reagent.segmentation import assign, split_sentences
 
 MAX_NEW_TOKENS = 64
 EXTRA_PROBES = 64  # for redundant sources and the smallest context
+SCREENED_TIMES = 3  # how often the screen reads each of many sentences, at most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +80,7 @@ class CiteRequest:
         seed: int = 0,
     ) -> "CiteRequest":
         """Check every argument of `reagent.cite`."""
-        if isinstance(question, str) and not question.strip():
+        if question is None or (isinstance(question, str) and not question.strip()):
             raise InputError("`question` is empty: give some text")
         check_texts(question=question, answer=answer)
         if answer is not None and not answer.strip():
@@ -92,6 +94,7 @@ class CiteRequest:
             )
         if chosen == "replace" and replacer != "auto":
             make_replacer(replacer)
+        least = DRAWS if chosen == "replace" else 1  # each text is drawn several times
         return cls(
             question=question,
             documents=read_documents(documents),
@@ -101,7 +104,7 @@ class CiteRequest:
             max_new_tokens=check_whole("max_new_tokens", max_new_tokens, 1),
             removal=chosen,
             replacer=replacer if chosen == "replace" else None,
-            probes=None if probes is None else check_whole("probes", probes, 1),
+            probes=None if probes is None else check_whole("probes", probes, least),
             seed=check_whole("seed", seed, 0, LARGEST_SEED),
         )
 
@@ -179,7 +182,13 @@ def run(
     """Answer a checked request."""
     require_removal(model, request.removal, "cite")
     layout = request.layout()
-    case, offset = _read(stream_to(model, on_answer), layout.prompt, request.answer, request.max_new_tokens)
+    given = None if request.answer is None else f" {request.answer}"
+    try:
+        case, offset = _read(stream_to(model, on_answer), layout.prompt, given, request.max_new_tokens)
+    except EmptyGenerationError:
+        raise InputError(
+            "the model gives no answer to this question: give one as `answer`, or another `template`"
+        ) from None
     if on_answer is not None:
         on_answer(case.completion.strip())
     meter = CostMeter(model)
@@ -188,8 +197,10 @@ def run(
     case = case.without_output_removal().with_logprobs(model)
     grouped, sentence_of = _group(case, layout, offset)
     values, prompt = grouped.values, case.prompt
-    case, screening = _screen(model, case, grouped, sentence_of, report)
-    grouped, sentence_of = _group(case, layout, offset)
+    screening = None
+    if request.probes is None and not _only_counts(model):
+        case, screening = _screen(model, case, grouped, sentence_of, report)
+        grouped, sentence_of = _group(case, layout, offset)
     replacer = _make_replacer(request, model)
     proposals = meter.measure(lambda: replacer.propose(model, case, proposing)) if replacer else no_proposals(case)
     remover = make_remover(request.removal, model, grouped, proposals.grouped(grouped, measuring))
@@ -199,6 +210,8 @@ def run(
         documents[layout.sentences[sentence].document].append(unit)
     most = 1 + 2 * len(sentences) + 2 * len(documents) + EXTRA_PROBES
     budget = request.probes or most * (DRAWS if remover.is_random else 1)
+    if request.probes is None and _only_counts(model) and len(sentences) >= MANY_UNITS:
+        budget += SCREENED_TIMES * len(sentences) + EXTRA_PROBES  # the screen, if all sentences stay
     probes = ProbeSet(remover, grouped, budget, measuring, report)
     search = SourceSearch(probes, documents)
     search.run()
@@ -211,16 +224,19 @@ def run(
 
 
 def _read(model: Model, prompt: str, answer: str | None, max_new_tokens: int) -> tuple[Case, int]:
-    """Prompt and answer as tokens, and where the prompt begins in the text that the model reads."""
+    """Prompt and answer as tokens, and where the prompt begins in the text that the model reads.
+
+    An answer has the white space that follows a plain prompt; a chat template has its own.
+    """
     if has_chat_template(model):
         assert isinstance(model, HasChatTemplate)
-        case = model.chat([{"role": "user", "content": prompt}], answer, max_new_tokens)
+        stripped = None if answer is None else answer.strip()
+        case = model.chat([{"role": "user", "content": prompt}], stripped, max_new_tokens)
         offset = case.messages[-1].start
         if case.prompt[offset : offset + len(prompt)].rstrip() != prompt.rstrip():
             raise InputError("the chat template changes the text of the message: give another `template`")
         return case, offset
-    target = None if answer is None else f" {answer}"
-    return model.case(prompt + PLAIN_ENDING, target, max_new_tokens), 0
+    return model.case(prompt + PLAIN_ENDING, answer, max_new_tokens), 0
 
 
 def _group(case: Case, layout: Layout, offset: int) -> tuple[Case, dict[int, int]]:
@@ -263,12 +279,13 @@ def _prune(model: Model, request: CiteRequest, builder: "_Builder", case: Case) 
     kept = [builder.sentences[unit] for unit in units]
     documents = _keep_sentences(request.documents, builder.layout, kept)
     prompt = request.layout(documents).prompt
-    shorter, _ = _read(model, prompt, case.completion.strip(), request.max_new_tokens)
+    shorter, _ = _read(model, prompt, case.completion, request.max_new_tokens)
     effect = builder.logprob - sum(token.logprob or 0.0 for token in shorter.with_logprobs(model).output)
     total = builder.search.total(builder.search.whole).drop
     again = None
     if request.answer is None and not _only_counts(model):
-        again = _read(model, prompt, None, request.max_new_tokens)[0].completion.strip()
+        with suppress(EmptyGenerationError):
+            again = _read(model, prompt, None, request.max_new_tokens)[0].completion.strip()
     allowed = max(2 * PRUNED_SHARE * total, 2 * PRUNED_NATS)
     return PrunedContext(documents, tuple(kept), effect, effect <= allowed, again)
 

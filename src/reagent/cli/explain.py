@@ -153,7 +153,7 @@ def show(
 
     check_outputs(None, html=html, png=png)
     if is_citations(file):
-        _show_citations(file, html, png, token, quiet)
+        _show_citations(file, html, quiet, {"--png": png, "--token": token, "--answer-span": answer_span})
         return
     why = load(file)
     why = why if answer_span is None else why.traced(answer_span)
@@ -162,11 +162,11 @@ def show(
         why.show(target=token)
 
 
-def _show_citations(file: Path, html: Path | None, png: Path | None, token: int | None, quiet: bool) -> None:
+def _show_citations(file: Path, html: Path | None, quiet: bool, others: dict[str, object]) -> None:
     from reagent.citations import Citations
 
     citations = Citations.load(file)
-    for flag, value in (("--png", png), ("--token", token)):
+    for flag, value in others.items():
         if value is not None:
             raise InputError(
                 f"{flag} is for explanations, and {str(file)!r} has citations: leave it out, or use --html"

@@ -109,8 +109,17 @@ class SourceSearch:
 
     def is_from_documents(self, target: int, logprob: float) -> bool:
         """Whether the documents make a part clearly more likely."""
-        total = self.total(target).drop
+        total = self._worth(target, logprob)
         return total >= max(FROM_DOCUMENTS, FROM_DOCUMENTS_SHARE * (total - logprob))
+
+    def _worth(self, target: int, logprob: float) -> float:
+        """What a part with this log-probability loses without all documents.
+
+        `total` is what it loses of its log-probability with the units that were not set aside before.
+        """
+        values = self.probes.case.values
+        value = values.sum() if target == self.whole else values[target]
+        return float(logprob - value + self.total(target).drop)
 
     # --- the result ---
 
@@ -125,7 +134,7 @@ class SourceSearch:
             others = {document_of[i] for unit in units for i in partners.get(unit, ())} - {number}
             documents.append(self._source(number, units, target, others))
         return PartSources(
-            total=self.total(target),
+            total=self.total(target)._replace(drop=self._worth(target, logprob)),
             from_documents=self.is_from_documents(target, logprob),
             documents=by_importance(documents),
             sentences=by_importance(sentences),

@@ -15,6 +15,7 @@ from reagent.views.text import sanitize, shorten
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 NOT_CITED = "not from the documents"
+FROM_MANY = "from many sentences"
 SHOWN_SOURCES = 3  # of a part without citations
 LONG_NAME, LONG_QUOTE = 60, 200
 LEGEND = (
@@ -42,7 +43,12 @@ def describe_marks(source: Source, citations: Citations, footnotes: dict[int, in
 def _name(sentence: int, citations: Citations, footnotes: dict[int, int]) -> str:
     if sentence in footnotes:
         return f"[{footnotes[sentence]}]"
-    return f"a sentence of {citations.documents[citations.sentences[sentence].document].id}"
+    return f"a sentence of {sanitize(citations.documents[citations.sentences[sentence].document].id)}"
+
+
+def describe_uncited(part: AnswerPart) -> str:
+    """What stands in place of the footnotes of a part without any."""
+    return FROM_MANY if part.from_documents else NOT_CITED
 
 
 def describe_part(part: AnswerPart) -> str:
@@ -130,7 +136,9 @@ def _answer(citations: Citations, footnotes: dict[int, int]) -> Text:
     for part in citations.parts:
         text.append(sanitize(citations.answer[end : part.end]))
         numbers = [str(footnotes[source.index]).translate(SUPERSCRIPTS) for source in part.cited]
-        text.append(" ".join(numbers) if numbers else f" [{NOT_CITED}]", style="cyan" if numbers else "yellow")
+        text.append(
+            " ".join(numbers) if numbers else f" [{describe_uncited(part)}]", style="cyan" if numbers else "yellow"
+        )
         end = part.end
     return text
 
@@ -164,7 +172,7 @@ def render_markdown(citations: Citations) -> str:
     footnotes, pieces, end = citations.footnotes(), [], 0
     for part in citations.parts:
         notes = "".join(f"[^{footnotes[source.index]}]" for source in part.cited)
-        pieces.append(_escape(citations.answer[end : part.end]) + (notes or f" *({NOT_CITED})*"))
+        pieces.append(_escape(citations.answer[end : part.end]) + (notes or f" *({describe_uncited(part)})*"))
         end = part.end
     lines = [f"**{_escape(citations.question)}**", "", "".join(pieces), ""]
     for sentence, number in footnotes.items():
@@ -177,7 +185,7 @@ def render_markdown(citations: Citations) -> str:
         lines.append(
             f"[^{number}]: {name}: “{words}” ({marks}; removed {effect} nats, alone {format_share(source, part)})"
         )
-    lines += ["", describe_pruned(citations)]
+    lines += ["", _escape(describe_pruned(citations))]
     return "\n".join(lines) + "\n"
 
 

@@ -18,6 +18,7 @@ from reagent.views.citations import (
     describe_part,
     describe_pruned,
     describe_screening,
+    describe_uncited,
     first_use,
     format_nats,
     format_share,
@@ -191,7 +192,7 @@ def _fallback(citations: Citations) -> Iterator[str]:
     for part in citations.parts:
         notes = " ".join(f"[{footnotes[source.index]}]" for source in part.cited)
         pieces.append(_text(citations.answer[end : part.end]))
-        pieces.append(f"<sup>{notes}</sup>" if notes else f" <em>({NOT_CITED})</em>")
+        pieces.append(f"<sup>{notes}</sup>" if notes else f" <em>({describe_uncited(part)})</em>")
         end = part.end
     yield f"<p><b>{_text(citations.question)}</b></p>"
     yield f"<p>{''.join(pieces)}</p>"
