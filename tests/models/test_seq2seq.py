@@ -250,3 +250,24 @@ def test_long_texts_are_refused() -> None:
         model.case(PROMPT, TARGET * 40)
     with pytest.raises(InputError, match="100 new tokens take 101 tokens"):
         model.case(PROMPT, max_new_tokens=100)
+
+
+def test_the_case_of_one_target_keeps_text_and_spans() -> None:
+    case = model_of("bart").case(PROMPT, TARGET)
+    for t in range(len(case.output)):
+        alone = case.for_target(t)
+        assert case.text.startswith(alone.text)
+        assert alone.spans == case.spans[: len(alone.units)]
+        assert alone.ids.tolist() == case.ids[: len(alone.ids)].tolist()
+
+
+def test_a_chat_may_have_tools() -> None:
+    tokenizer = copy.deepcopy(tiny_seq2seq.tokenizer_of("t5"))
+    tokenizer.chat_template = (
+        "{% for tool in tools or [] %}{{ tool.function.name }} {% endfor %}"
+        "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}"
+    )
+    model = Seq2SeqModel(tiny_seq2seq.network_of("t5"), tokenizer)
+    tools = [{"type": "function", "function": {"name": "read_mail", "description": "Read.", "parameters": {}}}]
+    case = model.chat([{"role": "user", "content": PROMPT}], TARGET, tools=tools)
+    assert case.prompt.startswith("read_mail user The river")
