@@ -234,7 +234,7 @@ class Case:
         )
 
     def for_target(self, t: int) -> "Case":
-        """The case of output unit `t` alone, with everything before it as input; `text` and `spans` stay as they are."""
+        """The case of output unit `t` alone, with everything before it as input; `text` and `spans` stay the same."""
         begin = self.output[t].start
         is_separate = self.separate and t == 0  # later, the line end between the texts is part of the prompt
         shift = len(self.prompt) if is_separate else len(self.text) - len(self.completion)
