@@ -236,5 +236,5 @@ def find_first_position(module: torch.nn.Module) -> int:
     """The position id of the first token: RoBERTa and its relatives count from their padding id."""
     for name, part in module.named_modules():
         if name.endswith("position_embeddings") and getattr(part, "padding_idx", None) is not None:
-            return int(part.padding_idx) + 1  # type: ignore[arg-type]
+            return int(part.padding_idx) + 1
     return 0
