@@ -234,17 +234,22 @@ class Case:
         )
 
     def for_target(self, t: int) -> "Case":
-        """The case of output unit `t` alone, with everything before it as input."""
+        """The case of output unit `t` alone, with everything before it as input; `text` and `spans` stay the same."""
         begin = self.output[t].start
-        shift = len(self.prompt)
+        is_separate = self.separate and t == 0  # later, the line end between the texts is part of the prompt
+        shift = len(self.prompt) if is_separate else len(self.text) - len(self.completion)
         moved = tuple(replace(unit, start=unit.start + shift, end=unit.end + shift) for unit in self.output[:t])
         contrast = (
             ContrastToken(0, self.contrast.token) if self.contrast is not None and self.contrast.at == t else None
         )
         target = replace(self.output[t], start=0, end=self.output[t].end - begin)
-        text = self.completion
         return Case(
-            self.prompt + text[:begin], text[begin : self.output[t].end], self.input + moved, (target,), contrast
+            self.text[: shift + begin],
+            self.completion[begin : self.output[t].end],
+            self.input + moved,
+            (target,),
+            contrast,
+            separate=is_separate,
         )
 
     @property

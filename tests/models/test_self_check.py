@@ -126,3 +126,84 @@ def test_gradients_that_belong_to_another_function_are_refused(model_type: str) 
 def test_a_mask_without_effect_is_not_used() -> None:
     with pytest.raises(CapabilityError, match="does not take attention_mask"):
         reagent.explain(load(build("recurrent_gemma")), PROMPT, target=TARGET, method="occlusion", removal="mask")
+
+
+# --- one check for each module ---
+
+
+def count_passes(network: Any) -> list[int]:
+    """Grows by one at each pass."""
+    passes: list[int] = []
+    network.register_forward_pre_hook(lambda *_: passes.append(1))
+    return passes
+
+
+def test_a_module_is_checked_once() -> None:
+    network = make_network(shrink("gpt2"))
+    passes = count_passes(network)
+    load(network)
+    count = len(passes)
+    assert count > 0
+    load(network)
+    assert len(passes) == count
+    load(network.to(torch.bfloat16))
+    assert len(passes) > count
+
+
+def test_a_second_model_of_a_module_leaves_the_same_out() -> None:
+    network = build("xlstm")
+    first, second = load(network), load(network)
+    assert not first._adapter.has_cache
+    assert not second._adapter.has_cache
+    assert first.missing_inputs == second.missing_inputs
+    network = add_noise(make_network(shrink("gpt2")), batches=True)
+    assert [load(network).tokens_at_once for _ in range(2)] == [1, 1]
+
+
+def test_a_refused_module_is_refused_again() -> None:
+    network = make_network(shrink("bert", is_decoder=False))
+    for _ in range(2):
+        with pytest.raises(InputError, match="depend on later tokens"):
+            load(network)
+
+
+# --- short contexts and low precision ---
+
+
+@pytest.mark.parametrize("context", [2, 4, 6])
+def test_a_short_context_is_respected(context: int, messages: list[str]) -> None:
+    model = load(make_network(shrink("gpt2", n_positions=context)))
+    assert model.context_length == context
+    assert not messages
+
+
+def add_noise(network: Any, *, positions: slice = slice(None), batches: bool = False) -> Any:
+    """Logits at these positions depend on the last token; with `batches`, only if there are several texts."""
+
+    def change(_module: Any, _args: Any, inputs: Any, output: Any) -> Any:
+        ids = inputs["input_ids"]
+        if batches and len(ids) == 1:
+            return output
+        noise = torch.randn(output.logits.shape[1:], generator=torch.Generator().manual_seed(int(ids[0, -1])))
+        logits = output.logits.clone()
+        logits[:, positions] += noise[positions].to(logits)
+        output.logits = logits
+        return output
+
+    network.register_forward_hook(change, with_kwargs=True)
+    return network
+
+
+def test_one_changed_position_is_no_look_ahead_in_low_precision() -> None:
+    one, every = slice(1, 2), slice(None)
+    load(add_noise(make_network(shrink("gpt2")).to(torch.bfloat16), positions=one))
+    for dtype, positions in ((torch.float32, one), (torch.bfloat16, every)):
+        with pytest.raises(InputError, match="depend on later tokens"):
+            load(add_noise(make_network(shrink("gpt2")).to(dtype), positions=positions))
+
+
+def test_a_dynamically_quantized_network_is_of_low_precision() -> None:
+    network = torch.ao.quantization.quantize_dynamic(make_network(shrink("llama")), {torch.nn.Linear})
+    model = load(network)
+    assert model._adapter.is_low_precision
+    assert np.isfinite(model.case(PROMPT, TARGET).with_logprobs(model).values).all()

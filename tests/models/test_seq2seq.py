@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForSeq2SeqLM, BartForCausalLM
+from transformers import AutoModelForSeq2SeqLM, BartForCausalLM, BertConfig, EncoderDecoderConfig, RobertaConfig
 
 import tiny_seq2seq
 from reagent import explain
@@ -250,3 +250,56 @@ def test_long_texts_are_refused() -> None:
         model.case(PROMPT, TARGET * 40)
     with pytest.raises(InputError, match="100 new tokens take 101 tokens"):
         model.case(PROMPT, max_new_tokens=100)
+
+
+def test_the_case_of_one_target_keeps_text_and_spans() -> None:
+    case = model_of("bart").case(PROMPT, TARGET)
+    for t in range(len(case.output)):
+        alone = case.for_target(t)
+        assert case.text.startswith(alone.text)
+        assert alone.spans == case.spans[: len(alone.units)]
+        assert alone.ids.tolist() == case.ids[: len(alone.ids)].tolist()
+
+
+def test_a_chat_may_have_tools() -> None:
+    tokenizer = copy.deepcopy(tiny_seq2seq.tokenizer_of("t5"))
+    tokenizer.chat_template = (
+        "{% for tool in tools or [] %}{{ tool.function.name }} {% endfor %}"
+        "{% for m in messages %}{{ m.role }} {{ m.content }} {% endfor %}"
+    )
+    model = Seq2SeqModel(tiny_seq2seq.network_of("t5"), tokenizer)
+    tools = [{"type": "function", "function": {"name": "read_mail", "description": "Read.", "parameters": {}}}]
+    case = model.chat([{"role": "user", "content": PROMPT}], TARGET, tools=tools)
+    assert case.prompt.startswith("read_mail user The river")
+
+
+@pytest.mark.parametrize("context", [2, 4, 5, 8])
+def test_a_short_context_is_respected(context: int) -> None:
+    tokenizer = tiny_seq2seq.tokenizer_of("bart")
+    config = tiny_seq2seq.FAMILIES["bart"](len(tokenizer))
+    config.max_position_embeddings = context
+    model = load_model((AutoModelForSeq2SeqLM.from_config(config), tokenizer))
+    assert isinstance(model, Seq2SeqModel)
+    assert model.context_length == context
+    assert ("inputs_embeds" in model.missing_inputs) == (context < 4)
+    assert model._adapter.is_causal == (context >= 4)
+
+
+def test_a_network_that_fails_is_one_error_line() -> None:
+    network = copy.deepcopy(tiny_seq2seq.network_of("bart"))
+    network.model.decoder.layers[0].fc1 = torch.nn.Linear(7, 7)
+    with pytest.raises(InputError, match=r"a forward pass over 9 tokens gives no logits \(.*\); choose") as caught:
+        load_model((network, tiny_seq2seq.tokenizer_of("bart")))
+    assert "\n" not in str(caught.value)
+
+
+def test_positions_after_the_padding_id_shorten_the_context() -> None:
+    tokenizer = tiny_seq2seq.tokenizer_of("bert2bert")
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 64}
+    ids = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+    encoder = RobertaConfig(vocab_size=len(tokenizer), max_position_embeddings=20, **sizes, **ids)
+    decoder = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=16, **sizes, **ids)
+    config = EncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder, decoder_start_token_id=1, **ids)
+    model = load_model((AutoModelForSeq2SeqLM.from_config(config), tokenizer))
+    assert isinstance(model, Seq2SeqModel)
+    assert (model._adapter.context_length, model._adapter.output_length) == (18, 16)

@@ -9,6 +9,7 @@ Two calls do all the work: `encode` reads sources, `decode` reads outputs and en
 """
 
 import copy
+import logging
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,14 +22,17 @@ from reagent.case import Ids
 from reagent.errors import InputError
 from reagent.models.base import Singles
 from reagent.models.joint_attention import join_attention
-from reagent.models.network import LOGITS_AT_ONCE, TOKENS_AT_ONCE, Network
+from reagent.models.network import LOGITS_AT_ONCE, TOKENS_AT_ONCE, Network, find_first_position
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
     from transformers.cache_utils import Cache
 
-CHECKED_LENGTH = 9  # tokens of the random texts of `check`
+CHECKED_LENGTH = 9  # tokens of the random texts, or fewer if the network reads fewer
+SHORTEST = 4  # tokens; a network that reads fewer is not checked, and read in the slow ways that are always right
 TOLERANCE = {torch.float16: 0.05, torch.bfloat16: 0.4}  # of logits; float32: 1e-3
+
+_log = logging.getLogger(__name__)
 
 
 class EncoderDecoderNetwork(Network):
@@ -69,19 +73,29 @@ class EncoderDecoderNetwork(Network):
     @property
     def context_length(self) -> int | None:
         """The largest number of tokens of a source."""
-        return self._limit("encoder")
+        return self._limits[0]
 
     @property
     def output_length(self) -> int | None:
         """The largest number of tokens that the decoder reads."""
-        return self._limit("decoder")
+        return self._limits[1]
 
-    def _limit(self, side: str) -> int | None:
-        config = getattr(self.module.config, side, self.module.config)
-        limits = (
-            getattr(config, name, None) for name in (f"max_{side}_position_embeddings", "max_position_embeddings")
-        )
-        return next((limit for limit in limits if isinstance(limit, int) and limit > 0), None)
+    @cached_property
+    def _limits(self) -> tuple[int | None, int | None]:
+        """The largest numbers of tokens that encoder and decoder read."""
+
+        def find(side: str, part: Any) -> int | None:
+            config = getattr(self.module.config, side, self.module.config)
+            names = (f"max_{side}_position_embeddings", "max_position_embeddings")
+            limits = (getattr(config, name, None) for name in names)
+            known = (limit for limit in limits if isinstance(limit, int) and limit > 0)
+            return next((limit - find_first_position(part) for limit in known), None)
+
+        return find("encoder", self._parts[0]), find("decoder", self._parts[1])
+
+    @cached_property
+    def _checked_length(self) -> int:
+        return min([CHECKED_LENGTH, *(limit for limit in self._limits if limit is not None)])
 
     @property
     def missing_inputs(self) -> frozenset[str]:
@@ -237,6 +251,8 @@ class EncoderDecoderNetwork(Network):
         Some families scale the embeddings of ids, but not embeddings that they are given. None if no scale gives the
         same result as ids do.
         """
+        if self._checked_length < SHORTEST:
+            return None, None
         source, output = self._random_texts()
         with torch.inference_mode():
             states = self.encode(source)
@@ -248,7 +264,7 @@ class EncoderDecoderNetwork(Network):
                     try:
                         if self._equal(run(embedded * scale), expected):
                             return scale
-                    except (TypeError, ValueError):  # it takes no embeddings
+                    except Exception:  # the code of another package: it takes no embeddings
                         return None
                 return None
 
@@ -278,26 +294,41 @@ class EncoderDecoderNetwork(Network):
     def is_causal(self) -> bool:
         """Whether one pass serves all targets; otherwise the later output tokens of a pass change its earlier scores.
 
-        An error for a network that gives other scores when the source is read first.
+        An error for a network that fails, or gives other scores when the source is read first.
         """
+        if self._checked_length < SHORTEST:
+            return False
+        name = type(self.module).__name__
         source, output = self._random_texts()
-        with torch.inference_mode():
-            plain = self.module(input_ids=source, decoder_input_ids=output, use_cache=False).logits.float()
-            states = self.encode(source)
-            if not self._equal(self.decode(states, output), plain):
-                name = type(self.module).__name__
-                raise InputError(f"{name} gives other scores when its source is read first: choose another model")
-            return all(self._equal(self.decode(states, output[:, :n]), plain[:, :n]) for n in (2, 5))
+        try:
+            with torch.inference_mode():
+                plain = self.module(input_ids=source, decoder_input_ids=output, use_cache=False).logits.float()
+                states = self.encode(source)
+                whole = self.decode(states, output)
+                parts = [self.decode(states, output[:, :n]) for n in (2, output.shape[1] // 2 + 1)]
+        except Exception as error:  # the code of another package
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            raise InputError(
+                f"{name} cannot be explained: a forward pass over {source.shape[1]} tokens gives no logits ({reason}); "
+                "choose another model"
+            ) from error
+        if not self._equal(whole, plain):
+            raise InputError(f"{name} gives other scores when its source is read first: choose another model")
+        return all(self._equal(part, plain[:, : part.shape[1]]) for part in parts)
 
     @cached_property
     def pads(self) -> bool:
         """Whether sources of different lengths can share a batch."""
+        return self._checked_length >= SHORTEST and self._holds(self._check_padding)
+
+    def _check_padding(self) -> bool:
         source, output = self._random_texts()
-        short = source[:, :-3]
+        added = source.shape[1] // 3
+        short = source[:, :-added]
         with torch.inference_mode():
-            padded = torch.cat([short, torch.full_like(source[:, :3], self.filler)], dim=1)
+            padded = torch.cat([short, torch.full_like(source[:, :added], self.filler)], dim=1)
             mask = torch.ones_like(source)
-            mask[0, -3:] = 0
+            mask[0, -added:] = 0
             both, masks = torch.cat([padded, source]), torch.cat([mask, torch.ones_like(mask)])
             batch = self.decode(self.encode(both, masks), output.expand(2, -1), masks)
             alone = [self.decode(self.encode(text), output) for text in (short, source)]
@@ -305,13 +336,17 @@ class EncoderDecoderNetwork(Network):
 
     @cached_property
     def _keeps_gaps(self) -> bool:
-        """Whether masks hide tokens of source and output, and the others keep their positions.
+        """Whether masks hide tokens of source and output, and the others keep their positions."""
+        return self._checked_length > SHORTEST and self._holds(self._check_gaps)
 
-        Some families count the visible tokens only. Then a text with hidden tokens equals the text without them, though
-        the order of tokens matters.
+    def _check_gaps(self) -> bool:
+        """Some families count the visible tokens only.
+
+        Then a text with hidden tokens equals the text without them, though the order of tokens matters.
         """
         source, output = self._random_texts()
-        hidden, every = [3, 4, 6], list(range(CHECKED_LENGTH))
+        every = list(range(source.shape[1]))
+        hidden = [i for i in (3, 4, 6) if i < every[-1]]
         left = [i for i in every if i not in hidden]
         mask = torch.ones_like(source)
         mask[0, hidden] = 0
@@ -320,7 +355,7 @@ class EncoderDecoderNetwork(Network):
             """`read` gives the last logits after a text, of which a mask hides some tokens."""
             gap, closed = read(text, mask), read(text[:, left], None)
             others = text.clone()
-            others[0, hidden] = text[0, [1, 2, 1]]
+            others[0, hidden] = text[0, [1, 2, 1][: len(hidden)]]
             if not self._equal(read(others, mask), gap):
                 return False  # the mask is ignored
             swapped = text[:, [0, 2, 1, *every[3:]]]
@@ -332,12 +367,20 @@ class EncoderDecoderNetwork(Network):
                 source, lambda text, mask: self.decode(self.encode(text, mask), output, mask)[:, -1]
             ) and keeps(output, lambda text, mask: self.decode(states, text, output_mask=mask)[:, -1])
 
+    @staticmethod
+    def _holds(check: Callable[[], bool]) -> bool:
+        try:
+            return check()
+        except Exception as error:  # the code of another package
+            _log.debug("the self-check raised %r", error)
+            return False
+
     def _random_texts(self) -> tuple[torch.Tensor, torch.Tensor]:
         """A random source and what a decoder reads, [1, length] each."""
         size = min(self.vocabulary_size, self.source_vocabulary_size)
         special = {self.start, self.filler}
         choices = [i for i in range(min(size, 1000)) if i not in special]
-        ids = np.random.default_rng(0).choice(choices, (2, 1, CHECKED_LENGTH))
+        ids = np.random.default_rng(0).choice(choices, (2, 1, self._checked_length))
         ids[1, 0, 0] = self.start
         return self.tensor(ids[0]), self.tensor(ids[1])
 

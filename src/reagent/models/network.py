@@ -82,11 +82,7 @@ class Network:
 
     @cached_property
     def first_position(self) -> int:
-        """The position id of the first token: RoBERTa and its relatives count from their padding id."""
-        for name, part in self.module.named_modules():
-            if name.endswith("position_embeddings") and getattr(part, "padding_idx", None) is not None:
-                return int(part.padding_idx) + 1
-        return 0
+        return find_first_position(self.module)
 
     @property
     def missing_inputs(self) -> frozenset[str]:
@@ -189,8 +185,14 @@ class Network:
     @property
     def is_low_precision(self) -> bool:
         """Whether rounding is visible: half precision, or quantized weights."""
-        is_quantized = getattr(self.module.config, "quantization_config", None) is not None
-        return is_quantized or self.module.dtype not in (torch.float32, torch.float64)
+        return self._is_quantized or self.module.dtype not in (torch.float32, torch.float64)
+
+    @cached_property
+    def _is_quantized(self) -> bool:
+        """By `transformers`, or by torch.ao, which replaces modules."""
+        return getattr(self.module.config, "quantization_config", None) is not None or any(
+            type(part).__module__.startswith("torch.ao.nn.quantized") for part in self.module.modules()
+        )
 
     @property
     def layer_count(self) -> int:
@@ -228,3 +230,11 @@ class Network:
             if hasattr(config, "_attn_implementation_internal"):
                 config._attn_implementation_internal = "eager"
         return twin
+
+
+def find_first_position(module: torch.nn.Module) -> int:
+    """The position id of the first token: RoBERTa and its relatives count from their padding id."""
+    for name, part in module.named_modules():
+        if name.endswith("position_embeddings") and getattr(part, "padding_idx", None) is not None:
+            return int(part.padding_idx) + 1
+    return 0

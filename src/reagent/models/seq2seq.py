@@ -21,7 +21,7 @@ from reagent.errors import EmptyGenerationError, InputError
 from reagent.explanation import Token
 from reagent.models import internals
 from reagent.models.base import Meter, Singles
-from reagent.models.chat import Chat, check_target, render_chat
+from reagent.models.chat import Chat, Tools, check_target, render_chat
 from reagent.models.encoder_decoder import EncoderDecoderNetwork
 from reagent.models.network import LOGITS_AT_ONCE, TOKENS_AT_ONCE
 from reagent.models.source_and_target import SourceAndTarget
@@ -126,10 +126,10 @@ class Seq2SeqModel:
             raise InputError("the prompt is empty: give some text to explain")
         return self._case(prompt, self._text.tokenize_source(prompt), target, max_new_tokens)
 
-    def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10) -> Case:
-        text, rendered = render_chat(self.tokenizer, messages, self._name)
+    def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10, tools: Tools = ()) -> Case:
+        text, rendered = render_chat(self.tokenizer, messages, self._name, tools)
         if target is not None:
-            check_target(self.tokenizer, messages, target, self._name)
+            check_target(self.tokenizer, messages, target, self._name, tools)
         tokens = self._text.tokenize_source(text)
         inside = assign([(token.start, token.end) for token in tokens], [(m.start, m.end) for m in rendered], text)
         source = tuple(
