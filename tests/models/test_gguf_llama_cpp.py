@@ -8,15 +8,18 @@ from gguf_files import (
     LARGE,
     QUANTISATIONS,
     RECIPES,
+    TOKENS,
     VARIANTS,
     Variant,
     float_tolerance,
     largest_difference,
     llama_log_probabilities,
+    llama_tokens,
     reagent_log_probabilities,
     text_ids,
     write_model,
 )
+from reagent.models.gguf import load_gguf
 from reagent.models.gguf.config import CONFIGS
 
 pytest.importorskip("xllamacpp")
@@ -64,6 +67,23 @@ def test_scaled_positions_and_soft_caps_are_computed(tmp_path: Path, architectur
 
 def test_quantised_weights_are_unpacked(tmp_path: Path) -> None:
     check_quantisation(tmp_path, "llama", "Q4_K")
+
+
+@pytest.mark.parametrize(
+    ("pre", "begin", "expected"),
+    [
+        ("llama-bpe", None, ["<s>", "be", "ca"]),
+        ("tekken", None, ["<s>", "be", "ca"]),
+        ("llama-bpe", False, ["be", "ca"]),
+        ("gpt-2", None, ["be", "ca"]),
+        ("gpt-2", True, ["<s>", "be", "ca"]),
+    ],
+)
+def test_texts_begin_as_in_llama_cpp(tmp_path: Path, pre: str, begin: bool | None, expected: list[str]) -> None:
+    path = write_model(tmp_path / "model.gguf", "llama", blocks=1, pre=pre, begin=begin)
+    _, tokenizer = load_gguf(path)
+    assert [TOKENS[i] for i in tokenizer("beca")["input_ids"]] == expected
+    assert llama_tokens(path, "beca") == expected
 
 
 @pytest.mark.sweep

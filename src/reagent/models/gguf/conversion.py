@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LARGEST_CACHED = 2**30  # bytes
-FORMAT_VERSION = "3"  # part of every stamp: raise it when `convert` writes something else
+FORMAT_VERSION = "4"  # part of every stamp: raise it when `convert` writes something else
 
 
 def fits_cache(path: Path) -> bool:
