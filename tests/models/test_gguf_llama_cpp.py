@@ -1,6 +1,7 @@
 """GGUF files of every architecture, read by reagent and by llama.cpp: the probabilities are the same."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,21 @@ def check_quantisation(folder: Path, architecture: str, quantisation: str) -> No
 @pytest.mark.parametrize(("architecture", "variant"), FEW)
 def test_scaled_positions_and_soft_caps_are_computed(tmp_path: Path, architecture: str, variant: str) -> None:
     check_variant(tmp_path, architecture, VARIANTS[architecture][variant])
+
+
+@pytest.mark.parametrize(
+    ("architecture", "keys"),
+    [
+        ("llama", {"rope.scaling.type": "none", "rope.scaling.factor": 4.0}),
+        ("nemotron", {"attention.layer_norm_rms_epsilon": 0.5}),
+    ],
+)
+def test_keys_that_llama_cpp_ignores_are_ignored(tmp_path: Path, architecture: str, keys: dict[str, Any]) -> None:
+    ids, tolerance = text_ids(), float_tolerance(architecture)
+    path = write_model(tmp_path / "model.gguf", architecture, keys=keys)
+    plain = llama_log_probabilities(write_model(tmp_path / "plain.gguf", architecture), ids)
+    assert largest_difference(llama_log_probabilities(path, ids), plain) == 0
+    assert largest_difference(reagent_log_probabilities(path, ids), plain) < tolerance
 
 
 def test_quantised_weights_are_unpacked(tmp_path: Path) -> None:
