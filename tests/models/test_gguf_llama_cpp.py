@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from gguf_files import (
+    BLOCKS,
     LARGE,
     QUANTISATIONS,
     RECIPES,
     TOKENS,
     VARIANTS,
+    WIDTH,
     Variant,
     float_tolerance,
     largest_difference,
@@ -79,6 +81,13 @@ def test_keys_that_llama_cpp_ignores_are_ignored(tmp_path: Path, architecture: s
     plain = llama_log_probabilities(write_model(tmp_path / "plain.gguf", architecture), ids)
     assert largest_difference(llama_log_probabilities(path, ids), plain) == 0
     assert largest_difference(reagent_log_probabilities(path, ids), plain) < tolerance
+
+
+def test_the_gate_of_a_shared_expert_may_have_one_row(tmp_path: Path) -> None:
+    gates = {f"blk.{i}.ffn_gate_inp_shexp.weight": (1, WIDTH) for i in range(BLOCKS)}
+    path, ids = write_model(tmp_path / "model.gguf", "qwen2moe", tensors=gates), text_ids()
+    difference = largest_difference(reagent_log_probabilities(path, ids), llama_log_probabilities(path, ids))
+    assert difference < float_tolerance("qwen2moe")
 
 
 def test_quantised_weights_are_unpacked(tmp_path: Path) -> None:
