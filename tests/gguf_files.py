@@ -84,12 +84,15 @@ def write_model(
     unpacked: bool = False,
     seed: int = 0,
     blocks: int = BLOCKS,
+    pre: str = "gpt-2",
+    begin: bool | None = None,
     keys: Mapping[str, Any] | None = None,
     tensors: Mapping[str, Floats | tuple[int, ...] | None] | None = None,
 ) -> Path:
     """Random weights. `keys` and `tensors` are added; None leaves one out, a shape is filled with random numbers.
 
-    With `unpacked`, the quantised weights are written as float32.
+    With `unpacked`, the quantised weights are written as float32. `pre` and `begin` are the pre-tokenizer and whether
+    texts begin with `<s>`.
     """
     import gguf
 
@@ -100,7 +103,7 @@ def write_model(
             _add_key(
                 writer, name if name.startswith(("general.", "split.", "adapter.")) else f"{architecture}.{name}", value
             )
-    _add_tokenizer(writer)
+    _add_tokenizer(writer, pre, begin)
     shapes: dict[str, Any] = dict(model_shapes(architecture, blocks, keys or {}))
     if not recipe.tied:
         shapes["output.weight"] = shapes["token_embd.weight"]
@@ -166,9 +169,11 @@ def _add_key(writer: Any, name: str, value: Any) -> None:
         writer.add_array(name, value)
 
 
-def _add_tokenizer(writer: Any) -> None:
+def _add_tokenizer(writer: Any, pre: str, begin: bool | None) -> None:
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
+    writer.add_tokenizer_pre(pre)
+    if begin is not None:
+        writer.add_add_bos_token(begin)
     writer.add_token_list(TOKENS)
     writer.add_token_types([3] * 3 + [1] * (len(TOKENS) - 3))
     writer.add_token_merges(MERGES)
@@ -345,8 +350,7 @@ def text_ids(length: int = POSITIONS[-1], seed: int = 0) -> list[int]:
     return [1, *np.random.default_rng(seed).integers(3, len(TOKENS), length - 1).tolist()]
 
 
-def llama_log_probabilities(path: Path, ids: Sequence[int]) -> Floats:
-    """llama.cpp's [positions, vocabulary], with attention and its cache in float32."""
+def _llama_server(path: Path) -> Any:
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -357,7 +361,24 @@ def llama_log_probabilities(path: Path, ids: Sequence[int]) -> Floats:
     params.warmup, params.verbosity = False, -1
     params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
     params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
-    server = xllamacpp.Server(params)
+    return xllamacpp.Server(params)
+
+
+def llama_tokens(path: Path, text: str) -> list[str]:
+    """The tokens that llama.cpp gives its model for a text."""
+    import json
+    from urllib.request import Request, urlopen
+
+    server = _llama_server(path)
+    body = json.dumps({"content": text, "add_special": True}).encode()
+    request = Request(f"{server.listening_address}/tokenize", body, {"Content-Type": "application/json"})
+    with urlopen(request, timeout=60) as reply:
+        return [TOKENS[i] for i in json.load(reply)["tokens"]]
+
+
+def llama_log_probabilities(path: Path, ids: Sequence[int]) -> Floats:
+    """llama.cpp's [positions, vocabulary], with attention and its cache in float32."""
+    server = _llama_server(path)
     rows = np.full((len(POSITIONS), len(TOKENS)), -np.inf, np.float32)
     # The sampled token is forced to be a letter: without a text, the server reports no probabilities. They are those
     # before the bias.

@@ -136,6 +136,12 @@ def test_texts_begin_as_the_file_says(tmp_path: Path, begin: bool | None) -> Non
         assert tokenizer.decode(ids, skip_special_tokens=True) == "abcd"
 
 
+@pytest.mark.parametrize(("begin", "expected"), [(None, 1), (True, 1), (False, None)])
+def test_a_pre_tokenizer_has_a_default_beginning(tmp_path: Path, begin: bool | None, expected: int | None) -> None:
+    path = write_model(tmp_path / "tiny.gguf", "llama", blocks=1, pre="llama-bpe", begin=begin)
+    assert read_header(path).first_token == expected
+
+
 def test_a_beginning_that_is_no_token_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_gguf(tmp_path / "tiny.gguf", begin=True)
     real = read_header(path)

@@ -1,22 +1,28 @@
 """GGUF files of every architecture, read by reagent and by llama.cpp: the probabilities are the same."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gguf_files import (
+    BLOCKS,
     LARGE,
     QUANTISATIONS,
     RECIPES,
+    TOKENS,
     VARIANTS,
+    WIDTH,
     Variant,
     float_tolerance,
     largest_difference,
     llama_log_probabilities,
+    llama_tokens,
     reagent_log_probabilities,
     text_ids,
     write_model,
 )
+from reagent.models.gguf import load_gguf
 from reagent.models.gguf.config import CONFIGS
 
 pytest.importorskip("xllamacpp")
@@ -62,8 +68,47 @@ def test_scaled_positions_and_soft_caps_are_computed(tmp_path: Path, architectur
     check_variant(tmp_path, architecture, VARIANTS[architecture][variant])
 
 
+@pytest.mark.parametrize(
+    ("architecture", "keys"),
+    [
+        ("llama", {"rope.scaling.type": "none", "rope.scaling.factor": 4.0}),
+        ("nemotron", {"attention.layer_norm_rms_epsilon": 0.5}),
+    ],
+)
+def test_keys_that_llama_cpp_ignores_are_ignored(tmp_path: Path, architecture: str, keys: dict[str, Any]) -> None:
+    ids, tolerance = text_ids(), float_tolerance(architecture)
+    path = write_model(tmp_path / "model.gguf", architecture, keys=keys)
+    plain = llama_log_probabilities(write_model(tmp_path / "plain.gguf", architecture), ids)
+    assert largest_difference(llama_log_probabilities(path, ids), plain) == 0
+    assert largest_difference(reagent_log_probabilities(path, ids), plain) < tolerance
+
+
+def test_the_gate_of_a_shared_expert_may_have_one_row(tmp_path: Path) -> None:
+    gates = {f"blk.{i}.ffn_gate_inp_shexp.weight": (1, WIDTH) for i in range(BLOCKS)}
+    path, ids = write_model(tmp_path / "model.gguf", "qwen2moe", tensors=gates), text_ids()
+    difference = largest_difference(reagent_log_probabilities(path, ids), llama_log_probabilities(path, ids))
+    assert difference < float_tolerance("qwen2moe")
+
+
 def test_quantised_weights_are_unpacked(tmp_path: Path) -> None:
     check_quantisation(tmp_path, "llama", "Q4_K")
+
+
+@pytest.mark.parametrize(
+    ("pre", "begin", "expected"),
+    [
+        ("llama-bpe", None, ["<s>", "be", "ca"]),
+        ("tekken", None, ["<s>", "be", "ca"]),
+        ("llama-bpe", False, ["be", "ca"]),
+        ("gpt-2", None, ["be", "ca"]),
+        ("gpt-2", True, ["<s>", "be", "ca"]),
+    ],
+)
+def test_texts_begin_as_in_llama_cpp(tmp_path: Path, pre: str, begin: bool | None, expected: list[str]) -> None:
+    path = write_model(tmp_path / "model.gguf", "llama", blocks=1, pre=pre, begin=begin)
+    _, tokenizer = load_gguf(path)
+    assert [TOKENS[i] for i in tokenizer("beca")["input_ids"]] == expected
+    assert llama_tokens(path, "beca") == expected
 
 
 @pytest.mark.sweep

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LARGEST_CACHED = 2**30  # bytes
-FORMAT_VERSION = "3"  # part of every stamp: raise it when `convert` writes something else
+FORMAT_VERSION = "4"  # part of every stamp: raise it when `convert` writes something else
 
 
 def fits_cache(path: Path) -> bool:
@@ -91,6 +91,7 @@ def load_gguf(path: Path, dtype: "torch.dtype | None" = None) -> tuple[Any, Any]
         if not 0 <= header.first_token < len(tokenizer):
             raise damage_error(path, f"its first token {header.first_token} is not in the vocabulary")
         _add_first_token(tokenizer, header.first_token)
+    _flatten_shared_gates(model)
     _check_weights(header, model, info)
     return model, tokenizer
 
@@ -128,6 +129,13 @@ def _check_weights(header: Header, model: Any, info: Mapping[str, Any]) -> None:
         )
     if not all(bool(weight.isfinite().all()) for weight in model.parameters()):
         raise damage_error(header.path, "some weights are not finite numbers")
+
+
+def _flatten_shared_gates(model: Any) -> None:
+    """Give the gates of shared experts one row. transformers adds this axis also where the file has it already."""
+    for name, weight in model.named_parameters():
+        if name.endswith("shared_expert_gate.weight"):
+            weight.data = weight.data.reshape(1, -1)
 
 
 def _add_first_token(tokenizer: Any, token: int) -> None:

@@ -21,6 +21,9 @@ from reagent.errors import FileError, InputError
 _SCALARS = dict(zip(range(13), "BbHhIif?__Qqd", strict=True))  # GGUF's value types as `struct` letters
 _STRING, _ARRAY = 8, 9
 _LARGEST_DIMENSIONS = 4  # of a tensor in ggml
+# The pre-tokenizers of byte-pair encodings that begin a text with the token BOS, unless a key says otherwise.
+_BEGINNING = {"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"}
+_BEGINNING |= {"tekken", "chameleon"}
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,10 @@ class Header:
 
     @property
     def first_token(self) -> int | None:
-        """The token that every text must begin with."""
-        adds = self.values.get("tokenizer.ggml.add_bos_token", self.values.get("tokenizer.ggml.model") == "llama")
+        """The token that every text must begin with; a file without the key has the default of llama.cpp."""
+        model, pre = (self.values.get(f"tokenizer.ggml.{key}") for key in ("model", "pre"))
+        default = model == "llama" or (model == "gpt2" and pre in _BEGINNING)
+        adds = self.values.get("tokenizer.ggml.add_bos_token", default)
         return self.values.get("tokenizer.ggml.bos_token_id") if adds else None
 
     def floats(self, name: str) -> list[float]:

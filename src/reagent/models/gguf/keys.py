@@ -8,8 +8,15 @@ from reagent.models.gguf.header import Header
 
 ALTERNATIVE = "give the model's own folder, or serve the file with llama.cpp and give the URL of the server"
 _REQUIRED: Any = object()
-# Without effect on probabilities: the vocabulary is counted in the embeddings, the layout is a remark.
-_METADATA = ("vocab_size", "tensor_data_layout", "rope.scaling.finetuned")
+# Without effect on probabilities: the vocabulary is counted in the embeddings, the layout is a remark. Each
+# architecture requires one of the two epsilons and does not read the other.
+_METADATA = (
+    "vocab_size",
+    "tensor_data_layout",
+    "rope.scaling.finetuned",
+    "attention.layer_norm_epsilon",
+    "attention.layer_norm_rms_epsilon",
+)
 _OTHER_INPUTS = ("vision.", "audio.", "mm.")  # only texts are given to the model
 # Read by llama.cpp for every architecture; here only the values that change nothing.
 _NEUTRAL: Mapping[str, tuple[Any, ...]] = {

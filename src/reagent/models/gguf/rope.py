@@ -1,7 +1,7 @@
 """The rotary positions of a GGUF header, as `rope_parameters` of `transformers`.
 
-llama.cpp divides the frequencies by `rope.scaling.factor`, whatever the type is, and by the factors of a tensor, which
-is how Llama 3's scaling is written. `transformers` computes any such list as the type `longrope`.
+llama.cpp divides the frequencies by `rope.scaling.factor`, unless the type is `none`, and by the factors of a tensor,
+which is how Llama 3's scaling is written. `transformers` computes any such list as the type `longrope`.
 """
 
 import math
@@ -20,6 +20,8 @@ def rope_parameters(keys: Keys, *, partial: bool = False, only_longrope: bool = 
         rope["partial_rotary_factor"] = rotated / keys.head
     kind = keys("rope.scaling.type", "linear")
     factor = keys("rope.scaling.factor", keys("rope.scale_linear", 0.0)) or 1.0
+    if kind == "none":
+        factor = 1.0
     attention = keys("rope.scaling.attn_factor", 1.0)
     original = keys("rope.scaling.original_context_length", keys.context)
     lists = _factors(keys)
@@ -32,7 +34,7 @@ def rope_parameters(keys: Keys, *, partial: bool = False, only_longrope: bool = 
             "original_max_position_embeddings": original,
             "attention_factor": attention * yarn_attention,
         }
-    if kind not in ("linear", "longrope") and (kind, factor) != ("none", 1.0):
+    if kind not in ("none", "linear", "longrope"):
         raise keys.refusal("rope.scaling.type", kind)
     if not lists and factor == attention == 1.0:
         return rope

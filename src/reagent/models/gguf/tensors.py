@@ -14,6 +14,8 @@ from reagent.errors import InputError
 from reagent.models.gguf.header import damage_error
 from reagent.models.gguf.keys import ALTERNATIVE, Keys
 
+SHARED_GATE = "ffn_gate_inp_shexp.weight"  # a vector, or a matrix of one row in files that are not quantised
+
 
 @dataclass(frozen=True)
 class Tensors:
@@ -48,7 +50,8 @@ def check_tensors(keys: Keys, config: Mapping[str, Any]) -> None:
                 f"{header.architecture!r}: {ALTERNATIVE}"
             )
         expected = tuple(size[letter] for letter in shape)
-        if tensor.shape != expected:
+        with_axis = (1, *expected) if name.endswith(SHARED_GATE) else expected
+        if tensor.shape not in (expected, with_axis):
             raise damage_error(header.path, f"{name!r} has the shape {tensor.shape}, and its header says {expected}")
     tokens = header.values.get("tokenizer.ggml.tokens")
     if tokens not in (None, keys.vocabulary):
@@ -128,7 +131,7 @@ _EXPERTS = {
     "ffn_down_exps.weight": "EWM",
 }
 _SHARED_EXPERT = {
-    "ffn_gate_inp_shexp.weight": "W",
+    SHARED_GATE: "W",
     "ffn_gate_shexp.weight": "SW",
     "ffn_up_shexp.weight": "SW",
     "ffn_down_shexp.weight": "WS",
