@@ -9,6 +9,7 @@ from reagent.case import Case
 from reagent.methods.base import Attribution, Method, ProgressCallback, no_progress
 from reagent.models.base import Model
 from reagent.replacers import Proposals, make_replacer
+from reagent.request import ExplainRequest
 
 
 class Problem(NamedTuple):
@@ -36,7 +37,8 @@ def make_problem(
 ) -> Problem:
     """What `explain` prepares for a method; `groups` segment the prompt into units, `phrase` joins output tokens."""
     rng = np.random.default_rng(0)
-    case = read_case(model, prompt, target, contrast, max_new_tokens).with_logprobs(model)
+    request = ExplainRequest.build(prompt, target=target, contrast=contrast, max_new_tokens=max_new_tokens)
+    case = read_case(model, request).with_logprobs(model)
     proposals = make_replacer(replacer, **options).propose(model, case, rng)
     if phrase is not None:
         case = case.with_phrase(*phrase)
