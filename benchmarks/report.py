@@ -313,7 +313,7 @@ def citations(results: dict[str, Any]) -> str:
         "## Sources of answers about documents",
         "",
         "`benchmarks/citations.py` asks which sentences the answers to the bundled questions about documents come from",
-        "(split `report`; thresholds were chosen on the split `choose`). All methods explain the same answers in the same",
+        "(split `report`; the thresholds were set before it was run). All methods explain the same answers in the same",
         "prompts by the same sentences. `top 1` is the share of questions whose first sentence is a planted source, `recall at",
         "k` the share of the k sources among the first k. `precision` and `recall` are those of the sentences that are cited",
         "as sources; only `cite` decides which. `from the documents` is the share of all questions, also of those without a",

@@ -15,7 +15,7 @@ from views.samples import make
 from web.browser.actions import bounding_box, drop, violations, wait_until_finished
 from web.browser.conftest import HOSTILE_NAME, BrowserLog, open_page, record
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = pytest.mark.xdist_group("browser citations")
 
 ATTACK = "<img src=x onerror=alert(1)>"
 

@@ -11,7 +11,7 @@ from web.browser.actions import choices, drop, fill, submit, violations, wait_un
 from web.browser.conftest import BrowserLog, open_page, record
 from web.service import wait_for
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = pytest.mark.xdist_group("browser form")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from views.samples import HOSTILE, PROMPT, by_methods, every_kind, grouped, make
 from web.browser.actions import bounding_box, choices, drop, fill, running_text, submit, violations, wait_until_finished
 from web.browser.conftest import HOSTILE_NAME, BrowserLog, open_page, record
 
-pytestmark = pytest.mark.xdist_group("browser")
+pytestmark = pytest.mark.xdist_group("browser page")
 
 ATTACK = "</textarea></script><script>alert(1)</script><img src=x onerror=alert(1)>"
 
