@@ -22,6 +22,7 @@ from reagent.models.padding import pad_right, plan_ragged
 from reagent.models.prefix_cache import PrefixCache, plan_batches
 from reagent.models.self_check import check_network, gradients_hold
 from reagent.models.tokenization import (
+    REPLACEMENT,
     TokenizerCodec,
     added_text,
     is_ordinary,
@@ -172,7 +173,7 @@ class HuggingFaceModel:
                 break
             new.append(int(token))
             if self._on_text is not None:
-                self._on_text(added_text(self._codec, ids, new))
+                self._on_text(added_text(self._codec.decode, ids, new).rstrip(REPLACEMENT))
             text = torch.cat([text, token], dim=1)
             step = text if cache is None else token  # a model without a cache reads all of it again
         return new

@@ -13,7 +13,7 @@ from string import Template
 from typing import Any
 
 from reagent.explanation import Explanation
-from reagent.views.display import annotated_row, displayed, main_row, output_noun
+from reagent.views.display import annotated_row, displayed, main_row, output_noun, with_cut_marked
 from reagent.views.groups import describe_groups, describe_sufficiency, group_captions, group_letters
 from reagent.views.summary import (
     NAME_LENGTH,
@@ -89,7 +89,7 @@ def trace_script(views: Iterable[dict[str, Any]]) -> list[str]:
 
 def page_title(explanation: Explanation) -> str:
     """Write the question as plain text."""
-    row = requested_row(explanation)
+    explanation, row = with_cut_marked(explanation), requested_row(explanation)
     text = explanation.completion if row is None else explanation.output[row].text
     if explanation.target.get("kind") == "contrast":
         return f"Why “{_shorten_title(text)}” and not “{_shorten_title(str(explanation.target.get('text', '')))}”?"

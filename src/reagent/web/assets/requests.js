@@ -1,13 +1,14 @@
 /* The requests that reproduce an explanation. */
 
-/* `target` is the output of the explanation, so that the model does not generate it again. */
+/* `target` is the output of the explanation, so that the model does not generate it again. The first bytes of a
+   character at its end are no text that could be sent. */
 export function requestOf(explanation) {
   const { method, seed, unit, display_unit, completion, levels, target, attributes, what_if } = explanation;
   const messages = messagesOf(explanation);
   const replacer = replacerOf(explanation);
   return {
     ...(messages.length ? { messages } : { prompt: explanation.prompt }),
-    target: completion,
+    target: completion.replace(/(?<=[^\ufffd])\ufffd+$/, ""),
     ...(target?.kind === "span" ? { target_span: target.text } : {}),
     ...(attributes === "context" && isAboutAll(explanation) ? { attribute_target: true } : {}),
     ...(what_if?.length ? { what_if: true } : {}),
