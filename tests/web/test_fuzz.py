@@ -2,6 +2,7 @@
 
 import copy
 import json
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -35,8 +36,10 @@ ODD_VALUES = [
 
 
 @pytest.fixture(scope="module")
-def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Service:
-    return create_service(tmp_path_factory.mktemp("explanations"))
+def fuzzed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    service = create_service(tmp_path_factory.mktemp("explanations"))
+    with service.client:  # one event loop for all requests
+        yield service
 
 
 @pytest.fixture(scope="module")
