@@ -35,7 +35,14 @@ from reagent.methods.few_units import FEW_UNITS, PROBES_FOR_EDGES, draw_subsets,
 from reagent.methods.importance_order import ImportanceOrder, OrderSearch
 from reagent.methods.normalization import normalize
 from reagent.methods.probe_set import ProbeSet
-from reagent.methods.redundancy import FoundGroup, RedundancySearch, Requests, find_complementary, inherit_groups
+from reagent.methods.redundancy import (
+    FoundGroup,
+    RedundancySearch,
+    Requests,
+    find_complementary,
+    find_question,
+    inherit_groups,
+)
 from reagent.methods.single_effects import count_blocks, estimate_single_effects
 from reagent.methods.surrogate import DENSE, SPARSE, Surrogate
 from reagent.models.base import Model
@@ -369,6 +376,7 @@ class _Search:
                     self.probes,
                     target.row,
                     target.surrogate,
+                    target.single,
                     target.estimate,
                     target.surplus,
                     target.groups,
@@ -378,9 +386,10 @@ class _Search:
         yield from self._test_sufficiency(target)
 
     def _find_groups(self, target: _Target, allowance: int) -> Requests:
-        near, units = self._near(), len(target.single)
+        near, question = self._near(), find_question(self.case, self.probes.free)
+        near = near[near < len(target.single)]
         search = RedundancySearch(
-            self.probes, target.row, target.single, target.shapley, near[near < units], target.surrogate.priors
+            self.probes, target.row, target.single, target.shapley, near, question, target.surrogate.priors
         )
         complementary = find_complementary(self.probes, target.row, target.single, target.groups)
         for wanted in chain(search.run(target.groups, allowance), complementary):
