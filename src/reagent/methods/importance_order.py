@@ -7,7 +7,8 @@ the texts of the best orders are measured, and what was measured replaces what w
 every text of the best order is measured, as far as the probes suffice.
 
 The first three units are always kept together. Among them the effect of removing each alone decides, together with
-its share of the effects of its groups.
+its share of the effects of its groups. Without a unit directly before the output the text is also ungrammatical, so
+that its effect counts less.
 """
 
 from collections.abc import Sequence
@@ -28,6 +29,7 @@ KEPT = (3, 5, 8)  # … and that are kept alone
 KEEP_WEIGHT = 0.3  # of the drop when units are kept, relative to the drop when they are removed
 ESTIMATE_WEIGHT = 1.0  # of the estimates of the units, relative to these drops: limits the influence of a single text
 GROUP_WEIGHT = 0.6  # … and of the surplus of their groups
+NEAR_WEIGHT = 0.7  # of the effects of units directly before the output
 TOGETHER = 1.0  # nats for an order whose first units contain a redundant group as a whole
 FIRST_UNITS = 5
 POOL, SMALLEST_VALUE = 20, 0.05  # units that the order may contain, and the least share of the largest value
@@ -59,6 +61,7 @@ class OrderSearch:
     estimate: Floats  # its value so far, [units]
     surplus: Floats  # its share of the effects of its groups, [units]
     groups: list[FoundGroup]
+    near: Ids  # units directly before the output
     ceiling: float
 
     def run(self, order: ImportanceOrder, allowance: int) -> Requests:
@@ -80,6 +83,7 @@ class OrderSearch:
     def _by_effect(self, order: Ids) -> Ids:
         """The order with its first units in the order of their own effects."""
         first, effect = order[: min(KEPT)], np.maximum(self.single, 0.0) + self.surplus
+        effect[self.near] *= NEAR_WEIGHT
         return np.concatenate([first[np.argsort(-effect[first], kind="stable")], order[min(KEPT) :]])
 
     @property

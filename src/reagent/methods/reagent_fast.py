@@ -287,10 +287,11 @@ class _Search:
             left = [row for row in all_subsets(self.units) if not self.probes.is_measured(row)]
             self.probes.measure(np.array(left).reshape(-1, self.units)[: goal - self.probes.spent])
 
-    def _near(self) -> Ids:
-        """The last units of the prompt, and all output units."""
+    def _near(self, target: _Target | None = None) -> Ids:
+        """The last units of the prompt, and all output units; of these, those before a target."""
         prompt = int(np.searchsorted(self.probes.free, len(self.case.input)))
-        return np.arange(max(0, prompt - min(NEAR_UNITS, prompt // 6)), self.units)
+        end = self.units if target is None else len(target.single)
+        return np.arange(max(0, prompt - min(NEAR_UNITS, prompt // 6)), end)
 
     def _remove_single(self) -> None:
         """Remove the units that may matter alone, and the others in blocks."""
@@ -380,16 +381,21 @@ class _Search:
                     target.estimate,
                     target.surplus,
                     target.groups,
+                    self._near(target),
                     self._ceiling(target.row),
                 )
                 yield from search.run(target.order, max(1, allowance - FEWEST_SEARCH_PROBES))
         yield from self._test_sufficiency(target)
 
     def _find_groups(self, target: _Target, allowance: int) -> Requests:
-        near, question = self._near(), find_question(self.case, self.probes.free)
-        near = near[near < len(target.single)]
         search = RedundancySearch(
-            self.probes, target.row, target.single, target.shapley, near, question, target.surrogate.priors
+            self.probes,
+            target.row,
+            target.single,
+            target.shapley,
+            self._near(target),
+            find_question(self.case, self.probes.free),
+            target.surrogate.priors,
         )
         complementary = find_complementary(self.probes, target.row, target.single, target.groups)
         for wanted in chain(search.run(target.groups, allowance), complementary):
