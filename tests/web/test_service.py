@@ -230,7 +230,12 @@ def test_an_error_of_the_model_fails_the_job(service: Service) -> None:
 
 def test_a_prompt_that_is_too_long_is_413(tmp_path: Path) -> None:
     service = create_service(tmp_path, limits=Limits(prompt=50))
-    for body in ({"prompt": "aunt " * 20}, {"target": " aunt" * 20}, {"target_span": " aunt" * 20}, {"answer_span": " aunt" * 20}):
+    for body in (
+        {"prompt": "aunt " * 20},
+        {"target": " aunt" * 20},
+        {"target_span": " aunt" * 20},
+        {"answer_span": " aunt" * 20},
+    ):
         response = service.client.post("/api/jobs", json={"prompt": "aunt"} | body)
         assert response.status_code == 413
         assert "at most 50" in response.json()["error"]
