@@ -9,7 +9,7 @@ from reagent import explain
 from reagent.case import Floats, Ids
 from reagent.methods.base import no_progress
 from reagent.methods.probe_set import ProbeSet
-from reagent.methods.redundancy import RedundancySearch
+from reagent.methods.redundancy import RedundancySearch, find_question
 from reagent.methods.surrogate import SPARSE
 from reagent.removal import Delete
 from reagent.testing.scripted import ScriptedModel
@@ -47,7 +47,7 @@ def random_probes(model: ScriptedModel, text: str, count: int = 48) -> ProbeSet:
 
 
 def search(probes: ProbeSet, single: Floats) -> RedundancySearch:
-    return RedundancySearch(probes, 0, single, (single, single), np.arange(0), SPARSE)
+    return RedundancySearch(probes, 0, single, (single, single), np.arange(0), np.arange(0), SPARSE)
 
 
 def test_a_substitute_is_found_where_the_word_is_missing() -> None:
@@ -82,3 +82,29 @@ def test_words_that_follow_one_another_in_a_sentence_are_no_group(
     fact, same = places
     why = explain(model, prompt(fact=fact, same=same), target=" w0")
     assert [group.units for group in why[0].groups if group.kind == "redundant"] == groups
+
+
+@pytest.mark.parametrize(("stop", "groups"), [(24, [(7, 17)]), (10, [(7, 17)]), (2, [])])
+def test_words_that_ask_for_the_answer_are_no_group(stop: int, groups: list[tuple[int, ...]]) -> None:
+    """Either of two words is enough: a group, unless both are in the sentence that leads to the output."""
+    model = reader(lambda has: 8 * np.maximum(has(8), has(18)) + 4 * has(12))
+    why = explain(model, prompt(fact=stop), target=" w0", probes=128)
+    assert [group.units for group in why[0].groups if group.kind == "redundant"] == groups
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("It is cold. He lives in the", " He lives in the"),
+        ("It is cold. Where is he?", " Where is he?"),
+        ("Where is he? It is cold.", ""),
+        ("He lives in the", ""),
+    ],
+)
+def test_the_question_is_the_last_sentence_that_is_not_complete(text: str, asks: str) -> None:
+    model = ScriptedModel(
+        ["It", "is", "cold.", "He", "lives", "in", "the", "Where", "he?"], lambda c: np.zeros((len(c), 9))
+    )
+    case = model.case(text, " cold.")
+    units = find_question(case, np.arange(len(case.input)))
+    assert "".join(case.input[i].text for i in units) == asks

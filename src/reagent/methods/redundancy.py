@@ -10,6 +10,9 @@ the answer. Hypotheses come from three sources:
 A hypothesis is tested by removing all its words, each with all its units, from the otherwise unchanged text. It is
 redundant if this costs much, and if it costs clearly less as soon as any one of the words stays. Words without which
 the others cost as much do not belong to the group and are left out one after another.
+
+Words that follow one another are no group, and different words of the sentence that leads to the output are none:
+without them the text asks for something else, which is a large joint effect, but no fact that is stated twice.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -23,6 +26,7 @@ import numpy as np
 from reagent.case import Case, Floats, Ids, Mask
 from reagent.methods.probe_set import ProbeSet
 from reagent.methods.surrogate import Priors, Surrogate
+from reagent.segmentation import split_sentences
 
 Requests = Generator[list[Mask], None, None]  # sets of units that a search wants to have measured
 
@@ -43,6 +47,7 @@ PROBES_FOR_WORD = 16  # of the allowance, for each important word
 FEWEST_PROBES = 12  # that lack a word, to look for its substitutes
 LEAST_SURPLUS = 1.0  # nats beyond the single effects, from which on a word and its substitutes are tested further
 PAIR_SHARE = 0.7  # of the joint effect of a word and all these words: a pair with a smaller share is not enough
+COMPLETE = (".", "!", "。", "！", "।", "۔")  # ends of sentences that lead to no particular continuation
 OVERLAP = 1.1  # complementary: the joint effect is at most this multiple of the largest single effect
 COMPARABLE = 0.5  # complementary: each single effect is at least this share of the largest
 
@@ -71,6 +76,7 @@ class RedundancySearch:
     single: Floats  # effect of each unit alone, [units]
     shapley: tuple[Floats, Floats]  # and standard error
     near: Ids  # units directly before the output: they shape the question, and have no substitutes
+    question: Ids  # units of the sentence that leads to the output
     priors: Priors
 
     def run(self, found: list[FoundGroup], allowance: int) -> Requests:
@@ -145,7 +151,7 @@ class RedundancySearch:
     def _test(self, hypothesis: list[list[int]], found: list[FoundGroup]) -> Requests:
         """Remove the words jointly, leave out those that do not belong together, and append what is redundant."""
         words = [word for word in hypothesis if not _overlaps(word, found)]
-        while len(words) > 1 and not self._is_phrase(words):
+        while len(words) > 1 and not self._is_phrase(words) and not self._asks(words):
             yield [self._set_of(words)]
             joint = self.probes.result(self._set_of(words), self.target)
             if joint is None or joint.drop < SMALLEST_EFFECT:
@@ -169,11 +175,24 @@ class RedundancySearch:
         alone = np.where(np.isnan(measured), sums, measured).sum()
         return bool(alone <= REDUNDANT * joint and joint >= SMALLEST_SHARE * self.single.max(initial=0.0))
 
+    def _asks(self, words: list[list[int]]) -> bool:
+        """Whether these are different words of the sentence that leads to the output."""
+        texts = {self._text(word) for word in words}
+        return len(texts) == len(words) and bool(np.isin(_units(words), self.question).all())
+
+    def _text(self, word: Sequence[int]) -> str:
+        return _text(self.probes.case, self.probes.free[list(word)])
+
     def _is_phrase(self, words: list[list[int]]) -> bool:
         """Whether the words follow one another within a sentence: they say one thing, and not the same thing twice."""
         units = self.probes.free[sorted(_units(words))]
         texts = [self.probes.case.units[unit].text for unit in units[:-1]]
         return bool((np.diff(units) == 1).all()) and all(text[-1:].isalnum() for text in texts)
+
+
+def _text(case: Case, units: Ids) -> str:
+    """A word without the space before it, in lower case."""
+    return "".join(case.units[unit].text for unit in units).strip().casefold()
 
 
 def _units(words: Iterable[Sequence[int]]) -> list[int]:
@@ -182,6 +201,22 @@ def _units(words: Iterable[Sequence[int]]) -> list[int]:
 
 def _overlaps(word: Sequence[int], groups: Iterable[FoundGroup]) -> bool:
     return any(unit in group.units for group in groups for unit in word)
+
+
+def find_question(case: Case, free: Ids) -> Ids:
+    """The units of the sentence that leads to the output, [some of the positions in `free`].
+
+    It is the last sentence of the prompt, or of the last message of a chat, if it is a question or is not complete.
+    There is none if it is the whole prompt, or if the output is a text of its own.
+    """
+    end = case.messages[-1].end if case.messages else len(case.prompt)
+    sentences = split_sentences(case.prompt[:end])
+    if case.separate or not sentences or case.prompt[slice(*sentences[-1])].rstrip().endswith(COMPLETE):
+        return np.empty(0, dtype=np.intp)
+    inputs = free[free < len(case.input)]
+    starts = np.array([case.units[unit].start for unit in inputs], dtype=np.intp)
+    asks = (starts >= sentences[-1][0]) & (starts < end)
+    return np.flatnonzero(asks) if 1 < asks.sum() < len(inputs) else np.empty(0, dtype=np.intp)
 
 
 def inherit_groups(probes: ProbeSet, target: int, single: Floats, groups: Iterable[FoundGroup]) -> list[FoundGroup]:
@@ -212,7 +247,7 @@ def repetitions(case: Case, words: list[list[int]], free: Ids, value: Floats) ->
     """All occurrences of each repeated word or stem, those with the largest total `value` [units] first."""
     occurrences: dict[str, list[list[int]]] = {}
     for word in words:
-        text = "".join(case.units[free[i]].text for i in word).strip().casefold()
+        text = _text(case, free[word])
         if any(character.isalnum() for character in text):
             stem = next((other for other in occurrences if _same_stem(text, other)), text)
             occurrences.setdefault(stem, []).append(word)
