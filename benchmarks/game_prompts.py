@@ -19,7 +19,7 @@ WORDS = {
         "A week has seven days and a year has twelve": " months",
         "Bees make honey and the hens on our farm lay": " eggs",
         "Berlin is the capital of Germany and Rome is in": " Italy",
-        "The doctor gave the sick child some medicine, the dentist pulled a": " tooth",
+        "Doctors give us medicine and the dentist pulls a bad": " tooth",
     },
 }
 
