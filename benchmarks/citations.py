@@ -6,6 +6,8 @@ All methods explain the same answers to the questions of `reagent.data.passages`
 sentences. Occlusion takes one pass for each sentence. LIME takes as many passes as `cite` took on the same question.
 ContextCite is the package itself with 32, 64 and 256 ablations; its sources are the same sentences.
 
+With --others 3, the documents of three collections about other topics follow: about 40 sentences instead of 10.
+
 Every (question, method) is one line of the file --out, and a rerun skips what is there. The split `choose` is for
 choosing thresholds and `report` for reporting: they share no topic. Prints JSON.
 """
@@ -15,7 +17,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -196,6 +198,24 @@ def rank_sources(scores: Floats, truth: Sequence[int]) -> Record:
     }
 
 
+def best_threshold(rows: list[Record]) -> Record:
+    """The share of questions with exactly the right set of sources, for the best threshold of the scores in hindsight.
+
+    A method that only ranks leaves the choice of a threshold to the user; `cite` decides itself. Thresholds are
+    numbers of nats, or shares of the largest score. A question without a source needs an empty set.
+    """
+    best = {}
+    for name in ("nats", "share"):
+        scaled = []
+        for row in rows:
+            scores = np.array(row["scores"])
+            scaled.append((scores / (max(scores.max(), 1e-9) if name == "share" else 1.0), set(row["sources"])))
+        candidates = sorted({round(float(score), 4) for scores, _ in scaled for score in scores if score > 0})
+        exact = [np.mean([set(np.flatnonzero(s >= t).tolist()) == truth for s, truth in scaled]) for t in candidates]
+        best[name] = {"threshold": candidates[int(np.argmax(exact))], "exact": round(float(max(exact)), 4)}
+    return best
+
+
 def compare_cited(cited: Sequence[int], truth: Sequence[int]) -> Record:
     """Precision (None if nothing is cited) and recall of the cited sentences."""
     right = len(set(cited) & set(truth))
@@ -206,6 +226,15 @@ def compare_cited(cited: Sequence[int], truth: Sequence[int]) -> Record:
     }
 
 
+def add_others(collection: Collection, others: int) -> Collection:
+    """The same collection with the documents of collections about other topics after its own."""
+    pool = [c for c in load_collections(collection.split) if c.kind == "one" and c.topic != collection.topic]
+    start = sum(map(ord, collection.id)) % len(pool)  # not the same documents for every question
+    chosen = [pool[(start + i) % len(pool)] for i in range(others)]
+    documents = collection.documents + tuple(passage for c in chosen for passage in c.documents)
+    return replace(collection, documents=documents)
+
+
 def run(model: Model, folder: str, arguments: argparse.Namespace, records: Records) -> None:
     by_kind = group_by(({"kind": c.kind, "collection": c} for c in load_collections(arguments.split)), "kind")
     rows = [(i, row["collection"]) for some in by_kind.values() for i, row in enumerate(some)]
@@ -214,6 +243,8 @@ def run(model: Model, folder: str, arguments: argparse.Namespace, records: Recor
     peers = Peers()
     for number, collection in enumerate(collections, 1):
         key = {"split": collection.split, "kind": collection.kind, "question": collection.id}
+        if arguments.others:
+            key, collection = key | {"others": arguments.others}, add_others(collection, arguments.others)
         ours = records.add(
             key | {"method": OURS},
             lambda c=collection: measure(Question(c, model, folder, peers, 0), methods()[OURS]),
@@ -237,8 +268,9 @@ def summarize(rows: list[Record]) -> Record:
     """For each split and method: means with intervals, over all questions with a source and for each kind."""
     summary: Record = {"errors": errors(rows, "split", "method")}
     good = [row for row in rows if "error" not in row]
-    for (split,), some in group_by(good, "split").items():
-        summary[split] = {
+    good = [{"others": None} | row for row in good]
+    for (split, others), some in group_by(good, "split", "others").items():
+        summary[f"{split}, {others} others" if others else split] = {
             "methods": {method: _describe(own, some) for (method,), own in group_by(some, "method").items()},
             "kinds": {
                 kind: {
@@ -255,6 +287,11 @@ def _describe(rows: list[Record], all_rows: list[Record]) -> Record:
     names = (*RANKING, *CITED, "from_documents_right", *COSTS)
     described = {name: describe(row.get(name) for row in rows) for name in names}
     described = {name: numbers for name, numbers in described.items() if numbers["count"]}
+    if all_rows:
+        described["best_threshold"] = best_threshold(rows)
+        described["exact_sets"] = describe(
+            float(set(row["cited"]) == set(row["sources"])) for row in rows if "cited" in row
+        )
     ours = {row["question"]: row for row in all_rows if row["method"] == OURS}
     if all_rows and rows[0]["method"] != OURS:  # on the questions that both answered
         pairs = [(row, ours[row["question"]]) for row in rows if row["question"] in ours and "top_1" in row]
@@ -267,11 +304,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="the file of records, *.jsonl")
     parser.add_argument("--split", choices=SPLITS, default="report")
     parser.add_argument("--limit", type=int, help="only this number of questions of each kind")
+    parser.add_argument("--others", type=int, default=0, help="add the documents of this number of other collections")
     parser.add_argument("--methods", help="only these methods, separated by ';'")
     parser.add_argument("--redo", action="store_true", help="measure the chosen methods again, as after a change")
     parser.add_argument("--summary", action="store_true", help="only summarize the records")
     arguments = parser.parse_args()
-    records = Records(arguments.out, ("split", "kind", "question", "method"))
+    records = Records(arguments.out, ("split", "kind", "question", "others", "method"))
     if not arguments.summary:
         run(reagent.load_model("smollm2"), str(bundled.fetch("smollm2")), arguments, records)
     print(json.dumps(summarize(records.rows), indent=1, ensure_ascii=False))
