@@ -151,7 +151,10 @@ and attention weights with the logits that belong to them. The check of the embe
 
 Some limits are known from the configuration. Sparse attention (`index_topk`, `indexer_budget`, `keep_window_size`)
 keeps the keys with the largest scores. In texts longer than that number, predictions of the tiny networks depended on
-later tokens, so longer prompts are refused. LSH attention is refused.
+later tokens, so longer prompts are refused. LSH attention is refused. With LongRoPE (Phi-3 with `short_factor` and
+`long_factor`), a text beyond `original_max_position_embeddings` has other keys from its first token on. There, prefixes
+are not shared, targets on both sides of the limit are read in two passes, and attention weights are refused. Dynamic
+NTK factors change with every length beyond `max_position_embeddings`; such texts are refused.
 
 Models of images and text are loaded for text only.
 

@@ -174,6 +174,8 @@ class HuggingFaceModel:
             if self._on_text is not None:
                 self._on_text(added_text(self._codec, ids, new))
             text = torch.cat([text, token], dim=1)
+            if text.shape[1] - 1 == self._adapter.rope_switch:
+                cache = None  # from here on, all tokens have other keys
             step = text if cache is None else token  # a model without a cache reads all of it again
         return new
 
@@ -199,7 +201,8 @@ class HuggingFaceModel:
             parts = [self._score(sequences, positions[s], targets[s]) for s in (slice(half), slice(half, None))]
             return TargetScores(*(np.concatenate(columns, axis=1) for columns in zip(*parts, strict=True)))
         ids, wanted, before = (self._adapter.tensor(array) for array in (sequences[:, :length], targets, positions - 1))
-        limit = int(positions.min()) - 1  # every position that is read must come after the prefix
+        # Every position that is read must come after the prefix.
+        limit = int(positions.min()) - 1 if self._adapter.shares_prefixes(length) else 0
         logprob, rank = np.empty((2, len(sequences), len(positions)))
         batches = plan_batches(
             sequences[:, :length], limit, self.tokens_at_once, max(1, room // len(positions)), self._pass_cost
@@ -226,7 +229,7 @@ class HuggingFaceModel:
             parts = [self._score_ragged(padded, positions[:, s], targets[s]) for s in (slice(half), slice(half, None))]
             return TargetScores(*(np.concatenate(columns, axis=1) for columns in zip(*parts, strict=True)))
         fixed_cost = PASS_COST if self._adapter.device.type == "cpu" else math.inf
-        sharing = self._prefix.can_share
+        sharing = self._prefix.can_share and self._adapter.shares_prefixes(padded.shape[1])
         logprob, rank = np.empty((2, *positions.shape))
         for i, batch in enumerate(plan_ragged(padded, positions, self.tokens_at_once, room, fixed_cost, sharing)):
             own = positions[batch.rows]
@@ -244,6 +247,8 @@ class HuggingFaceModel:
             return None
         begin, end = hidden.shape[1], int(positions.max())  # the last target itself is never read
         assert begin < positions.min(), "a prediction cannot be read off the prefix"
+        if not self._adapter.shares_prefixes(end):
+            return None
         with self._lock, torch.inference_mode():
             is_known = self._prefix.holds(sequence[:begin])
             prefix = self._prefix.read(sequence[:begin], keep=False)
