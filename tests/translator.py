@@ -5,8 +5,8 @@ translation of the animal, of the colour and of the food, in this order; "rien" 
 
 A tenth of the labels is wrong, so that the networks are never certain, and gradients of log-probabilities do not
 vanish. The task needs no attention within the source. In the BART, the self-attention of the encoder therefore has
-random weights that are not trained: every state of the encoder mixes all words. Its decoder has no positions, so that it
-has to read in the output so far which kind of word comes next.
+random weights that are not trained: every state of the encoder mixes all words. Its decoder has no positions: it has to
+read in the output so far which kind of word comes next.
 """
 
 from functools import cache

@@ -2,6 +2,7 @@
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -283,6 +284,45 @@ def test_a_short_context_is_respected(context: int) -> None:
     assert model.context_length == context
     assert ("inputs_embeds" in model.missing_inputs) == (context < 4)
     assert model._adapter.is_causal == (context >= 4)
+
+
+def test_a_module_is_checked_once() -> None:
+    network = copy.deepcopy(tiny_seq2seq.network_of("t5"))
+    passes: list[int] = []
+    network.register_forward_pre_hook(lambda *_: passes.append(1))
+    counts = []
+    for dtype in (torch.float32, torch.float32, torch.bfloat16):
+        load_model((network.to(dtype), tiny_seq2seq.tokenizer_of("t5")))
+        counts.append(len(passes))
+    assert 0 < counts[0] == counts[1] < counts[2]
+
+
+@pytest.mark.parametrize("family", ["t5", "bart", "m2m100"])
+def test_low_precision_is_checked_within_its_noise(family: str) -> None:
+    """Padding and embeddings are used as in float32, with the same scale of embeddings."""
+    exact = model_of(family)
+    network = copy.deepcopy(tiny_seq2seq.network_of(family)).to(torch.bfloat16)
+    model = load_model((network, tiny_seq2seq.tokenizer_of(family)))
+    assert isinstance(model, Seq2SeqModel)
+    assert model._adapter.is_causal
+    assert model._adapter.pads
+    assert model._adapter._scales == exact._adapter._scales
+    case = exact.case(PROMPT, TARGET)
+    found, expected = (one.score(case.ids[None], case.positions, case.targets).logprob for one in (model, exact))
+    np.testing.assert_allclose(found, expected, atol=0.2)
+
+
+def test_a_decoder_that_sees_later_tokens_is_found_in_low_precision() -> None:
+    network = copy.deepcopy(tiny_seq2seq.network_of("bart")).to(torch.bfloat16)
+
+    def look_ahead(_module: object, _args: object, output: Any) -> Any:
+        output.logits = output.logits + output.logits.mean(1, keepdim=True)
+        return output
+
+    network.register_forward_hook(look_ahead)
+    model = load_model((network, tiny_seq2seq.tokenizer_of("bart")))
+    assert isinstance(model, Seq2SeqModel)
+    assert not model._adapter.is_causal
 
 
 def test_a_network_that_fails_is_one_error_line() -> None:

@@ -207,12 +207,7 @@ class Network:
 
     def agree(self, found: torch.Tensor, expected: torch.Tensor) -> bool:
         """Whether logits that were computed in two ways are the same within the precision of the weights."""
-        # All logits of a position may differ by one number.
-        found, expected = (logits.double() - logits.double().mean(-1, keepdim=True) for logits in (found, expected))
-        difference = (found - expected).norm() / expected.norm().clamp(min=torch.finfo(torch.float32).tiny)
-        return bool(
-            difference <= (SAME_IN_LOW_PRECISION if self.is_low_precision else SAME)
-        )  # not if it is not a number
+        return difference(found, expected) <= (SAME_IN_LOW_PRECISION if self.is_low_precision else SAME)
 
     @property
     def is_low_precision(self) -> bool:
@@ -262,6 +257,13 @@ class Network:
             if hasattr(config, "_attn_implementation_internal"):
                 config._attn_implementation_internal = "eager"
         return twin
+
+
+def difference(found: torch.Tensor, expected: torch.Tensor) -> float:
+    """The norm of the difference of logits, as a share of theirs; not a number if one of them is none."""
+    # All logits of a position may differ by one number.
+    found, expected = (logits.double() - logits.double().mean(-1, keepdim=True) for logits in (found, expected))
+    return float((found - expected).norm() / expected.norm().clamp(min=torch.finfo(torch.float32).tiny))
 
 
 def find_first_position(module: torch.nn.Module) -> int:
