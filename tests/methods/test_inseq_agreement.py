@@ -1,6 +1,7 @@
 """Agreement with Inseq on an encoder–decoder; skipped where Inseq is not installed.
 
-Occlusion: Inseq replaces the embedding of one token by that of the unknown token, and reports by how much the probability changes.
+With occlusion, Inseq replaces the embedding of one token by that of the unknown token, and reports by how much the
+probability changes.
 """
 
 from collections.abc import Mapping

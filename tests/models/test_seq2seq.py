@@ -7,11 +7,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForSeq2SeqLM, BartForCausalLM, BertConfig, EncoderDecoderConfig, RobertaConfig
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    BartForCausalLM,
+    BertConfig,
+    EncoderDecoderConfig,
+    MBartTokenizer,
+    NllbTokenizer,
+    RobertaConfig,
+)
 
 import tiny_seq2seq
 from reagent import explain
 from reagent.case import Floats, Ids
+from reagent.cli import main
 from reagent.errors import CapabilityError, InputError
 from reagent.models.huggingface import HuggingFaceModel
 from reagent.models.load import load_model
@@ -232,13 +241,65 @@ def test_different_vocabularies_are_refused() -> None:
         load_model((AutoModelForSeq2SeqLM.from_config(config), tokenizer))
 
 
-def test_a_tokenizer_of_several_languages_needs_a_target_language() -> None:
-    network = copy.deepcopy(tiny_seq2seq.network_of("m2m100"))
-    network.generation_config.forced_bos_token_id = None
-    tokenizer = copy.deepcopy(tiny_seq2seq.tokenizer_of("m2m100"))
-    tokenizer.src_lang, tokenizer.tgt_lang = "en", None
-    with pytest.raises(InputError, match="set src_lang and tgt_lang of its tokenizer"):
-        load_model((network, tokenizer))
+def translators(tmp_path: Path) -> dict[str, Path]:
+    """Folders of an NLLB, whose language code comes first, and of an mBART, where it comes last."""
+    vocabulary = ["<s>", "<pad>", "</s>", "<unk>", "▁", *"Therivunsotwld"]
+    nllb = NllbTokenizer(vocab={token: i for i, token in enumerate(vocabulary)}, merges=[])
+    mbart = MBartTokenizer(vocab=[(token, -1.0 * (i > 3)) for i, token in enumerate(vocabulary)])
+    folders = {}
+    for family, tokenizer in (("m2m100", nllb), ("mbart", mbart)):
+        torch.manual_seed(0)
+        network = AutoModelForSeq2SeqLM.from_config(tiny_seq2seq.FAMILIES[family](len(tokenizer)))
+        network.config.decoder_start_token_id = network.generation_config.decoder_start_token_id = None
+        if family == "m2m100":
+            network.config.decoder_start_token_id = network.generation_config.decoder_start_token_id = 2
+        folders[family] = tmp_path / family
+        network.save_pretrained(folders[family])
+        tokenizer.save_pretrained(folders[family])
+    return folders
+
+
+@pytest.mark.parametrize(
+    ("family", "source", "target"), [("m2m100", "eng_Latn", "fra_Latn"), ("mbart", "en_XX", "fr_XX")]
+)
+def test_languages_choose_the_codes_of_source_and_output(
+    family: str, source: str, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = translators(tmp_path)[family]
+    with pytest.raises(InputError, match=f"translates between several languages: give `languages`.*{source[:2]}"):
+        load_model(folder)
+    with pytest.raises(
+        InputError, match=f"has no language 'xx_Latn'.* It has: {'ace' if family == 'm2m100' else 'ar'}"
+    ):
+        load_model(folder, languages=("xx_Latn", target))
+    model = load_model(folder, languages=(source, target))
+    assert isinstance(model, Seq2SeqModel)
+    case = model.case("The river", "town")
+    names = [token.text for token in case.input if token.protected]
+    start = [model._text.codec.name(model._text.start)] if family == "mbart" else ["</s>", target]
+    assert names == ([source, "</s>", *start] if family == "m2m100" else ["</s>", source, *start])
+    assert start[-1] == target
+    assert model.info["languages"] == [source, target]
+    path = tmp_path / "why.json"
+    options = ["--target", "town", "--method", "occlusion", "--json", str(path), "--quiet"]
+    with pytest.raises(SystemExit) as stop:
+        main(["explain", "The river", "--model", str(folder), "--languages", f"{source}, {target}", *options])
+    assert not stop.value.code, capsys.readouterr().err
+    with pytest.raises(SystemExit) as stop:
+        main(["evaluate", str(path), "--metrics", "comprehensiveness", "--draws", "2", "--quiet"])
+    assert not stop.value.code, capsys.readouterr().err
+
+
+def test_languages_of_other_models_are_refused() -> None:
+    for family in ("t5", "bart"):
+        with pytest.raises(InputError, match="has no languages: leave `languages` out"):
+            load_model((tiny_seq2seq.network_of(family), tiny_seq2seq.tokenizer_of(family)), languages=("a", "b"))
+    with pytest.raises(InputError, match="does not translate between languages"):
+        load_model("smollm2", languages=("en", "fr"))
+    with pytest.raises(InputError, match="a server has its own languages"):
+        load_model("http://127.0.0.1:9", languages=("en", "fr"))
+    with pytest.raises(InputError, match="`languages` must be two codes"):
+        load_model("smollm2", languages="en")  # type: ignore[arg-type]
 
 
 def test_long_texts_are_refused() -> None:

@@ -39,6 +39,7 @@ PASS_COST = 48  # tokens that a processor reads in the fixed time of one pass
 class Seq2SeqModel:
     """A `transformers` encoder–decoder and its tokenizer.
 
+    `languages` are the codes of the languages of source and target, for a tokenizer of several languages.
     `tokens_at_once` and `logits_at_once` bound the memory of one batch. They change how batches are cut and nothing
     else: draws are the same, scores agree to about 1e-5.
     """
@@ -51,16 +52,18 @@ class Seq2SeqModel:
         name: str = "",
         revision: str | None = None,
         backend: str = "transformers",
+        languages: tuple[str, str] | None = None,
         tokens_at_once: int = TOKENS_AT_ONCE,
         logits_at_once: int = LOGITS_AT_ONCE,
     ) -> None:
         self.network = network
-        self.tokenizer = tokenizer
         self.meter = Meter()
         self._name = name or str(getattr(network, "name_or_path", "")) or type(network).__name__
         self._revision = revision
         self._backend = backend
-        self._text = SourceAndTarget(network, tokenizer, self._name)
+        self._languages = languages
+        self._text = SourceAndTarget(network, tokenizer, self._name, languages)
+        self.tokenizer = self._text.tokenizer
         filler = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self._text.start
         self._adapter = EncoderDecoderNetwork(network, self._text.start, int(filler), tokens_at_once, logits_at_once)
         sizes = self._adapter.source_vocabulary_size, self._adapter.vocabulary_size
@@ -82,6 +85,7 @@ class Seq2SeqModel:
             "dtype": dtype,
             "backend": self._backend,
             "architecture": ARCHITECTURE,
+            **({} if self._languages is None else {"languages": list(self._languages)}),
         }
 
     @property
