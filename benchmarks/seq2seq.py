@@ -8,18 +8,22 @@ gradients by finite differences, and says how often the first-order effect of a 
 The second part compares the cost of one target with that of twenty, with equal probes, on a network of the size of
 T5-small with random weights. The runs alternate, and the fastest of each counts.
 
-    python benchmarks/seq2seq.py > docs/benchmarks/seq2seq.json        # some minutes on two cores
+    python benchmarks/seq2seq.py --out docs/benchmarks/seq2seq.jsonl > docs/benchmarks/seq2seq.json
+
+It takes some minutes. A rerun with the same --out skips what is there.
 """
 
 import argparse
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from records import Records
 from transformers import T5Config, T5ForConditionalGeneration
 
 import reagent
@@ -144,9 +148,9 @@ def measure_cost(model: Seq2SeqModel, words: int, targets: int, repeats: int) ->
         for _ in range(repeats):
             for count in costs:
                 model.clear_cache()
-                begin = time.perf_counter()
+                begin = time.process_time()  # of one thread: other programs do not count
                 why = reagent.explain(model, source, target=" ".join(output[:count]), method=method)
-                costs[count].append((time.perf_counter() - begin, why.cost))
+                costs[count].append((time.process_time() - begin, why.cost))
         best = {count: min(runs, key=lambda run: run[0]) for count, runs in costs.items()}
         rows = {
             count: {"passes": cost.forward_passes, "tokens": cost.tokens, "seconds": round(seconds, 2)}
@@ -159,20 +163,29 @@ def measure_cost(model: Seq2SeqModel, words: int, targets: int, repeats: int) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="the records")
+    parser.add_argument("--parts", nargs="+", default=["bart", "t5", "cost"])
     parser.add_argument("--sources", type=int, default=20, help="random sources of each translator")
-    parser.add_argument("--words", type=int, nargs="+", default=[60, 120], help="lengths of the source")
+    parser.add_argument("--words", type=int, nargs="+", default=[60], help="lengths of the source")
     parser.add_argument("--targets", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    model = random_t5()
+    records = Records(options.out, ["part"])
+    for part in options.parts:
+        if part == "cost":
+            model = random_t5()
+            for words in options.words:
+                measure = partial(measure_cost, model, words, options.targets, options.repeats)
+                records.add({"part": f"{words} words"}, measure, retry=True)
+        else:
+            records.add({"part": part}, partial(find_causes, part, options.sources), retry=True)
+    parts = {record["part"]: record for record in records.rows}
     result = {
-        "causes": {family: find_causes(family, options.sources) for family in translator.LEARNING_RATES},
-        "cost": {
-            f"{words} words": measure_cost(model, words, options.targets, options.repeats) for words in options.words
-        },
+        "causes": {part: record for part, record in parts.items() if "methods" in record},
+        "cost": {part: record for part, record in parts.items() if "words" in part},
     }
-    print(json.dumps(result, indent=2))
+    print(json.dumps(result, indent=1, ensure_ascii=False))
 
 
 if __name__ == "__main__":
