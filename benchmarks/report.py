@@ -748,16 +748,17 @@ def seq2seq(results: dict[str, Any]) -> str:
         "The cost of 20 targets and of one, at equal probes, on a network of the size of T5-small with random weights (CPU",
         "seconds of one thread):",
         "",
-        "| source | method | passes | tokens | seconds | ratio of seconds |",
-        "|---|---|---|---|---|---|",
+        "| source | method | passes | tokens | seconds | of them in the network | ratio | ratio in the network |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for source, methods in results["cost"].items():
         for method, row in methods.items():
             if not isinstance(row, dict):
                 continue
             one, many = (row[key] for key in row if key != "ratio")
-            cells = [f"{one[key]:,} and {many[key]:,}" for key in ("passes", "tokens", "seconds")]
-            lines.append(f"| {source} | `{method}` | {' | '.join(cells)} | {row['ratio']['seconds']} |")
+            cells = [f"{one[key]:,} and {many[key]:,}" for key in one]
+            ratios = [str(row["ratio"][key]) for key in ("seconds", "seconds in the network")]
+            lines.append(f"| {source} | `{method}` | {' | '.join([*cells, *ratios])} |")
     return "\n".join([*lines, ""])
 
 

@@ -17,6 +17,7 @@ import torch
 from reagent.case import Case, Ids, TargetScores
 from reagent.errors import EmptyGenerationError, InputError
 from reagent.explanation import Token
+from reagent.models import internals
 from reagent.models.base import Singles
 from reagent.models.chat import Chat, Tools, check_target, render_chat
 from reagent.models.encoder_decoder import EncoderDecoderNetwork
@@ -175,9 +176,7 @@ class Seq2SeqModel(LocalModel[EncoderDecoderNetwork]):
             logits = self._adapter.decode(states, outputs, mask)
             index = torch.arange(len(rows), device=logits.device)[:, None]
             logits = logits[index, self._adapter.tensor(places[rows])]  # [rows, targets, vocabulary]
-            own = self._adapter.tensor(targets).expand(len(rows), -1)[..., None]
-            logprob[rows] = logits.log_softmax(-1).gather(-1, own).squeeze(-1).cpu().numpy()
-            rank[rows] = (logits > logits.gather(-1, own)).sum(-1).cpu().numpy()
+            logprob[rows], rank[rows] = internals.score_targets(logits, self._adapter.tensor(targets))
         return TargetScores(logprob, rank.astype(np.int64))
 
     def _plan(self, texts: Sequence[tuple[Ids, Ids]]) -> Iterator[list[int]]:
