@@ -58,7 +58,8 @@ benchmark: $(STAMP)  ## measure speed and agreement (hours); JSON in docs/benchm
 	$(BIN)/python benchmarks/sharing.py > docs/benchmarks/sharing.json
 	$(BIN)/python benchmarks/interrupted.py > docs/benchmarks/interrupted.json
 	$(BIN)/python benchmarks/repeated.py --out docs/benchmarks/repeated.jsonl > docs/benchmarks/repeated.json
-	$(BIN)/python benchmarks/repeated.py --split blind --size 40 --limit 13 --methods 'reagent fast' --out docs/benchmarks/facts.jsonl > docs/benchmarks/facts.json
+	$(BIN)/python benchmarks/repeated.py --split blind --size 16 --out docs/benchmarks/facts.jsonl > docs/benchmarks/facts.json
+	$(BIN)/python benchmarks/faithfulness.py --out docs/benchmarks/faithfulness.jsonl > docs/benchmarks/faithfulness.json
 	$(BIN)/python benchmarks/games.py --out docs/benchmarks/games.jsonl > docs/benchmarks/games.json
 	$(BIN)/python benchmarks/models.py --out docs/benchmarks/models.jsonl > docs/benchmarks/models.json
 	$(BIN)/python benchmarks/models.py --page docs/benchmarks/models.json > docs/models.md

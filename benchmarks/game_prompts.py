@@ -16,6 +16,10 @@ WORDS = {
         "In winter it is cold and in summer it is": " hot",
         "Roses are red, violets are blue, the grass is": " green",
         "My brother plays the guitar and my sister plays the": " piano",
+        "A week has seven days and a year has twelve": " months",
+        "Bees make honey and the hens on our farm lay": " eggs",
+        "Berlin is the capital of Germany and Rome is in": " Italy",
+        "Doctors give us medicine and the dentist pulls a bad": " tooth",
     },
 }
 
@@ -36,5 +40,13 @@ SENTENCES = {
         "She likes apples. Her uncle is a baker. At weekends she visits her parents in the capital,": " Warsaw",
         "We planted a tree. It is an apple tree. The fence is old. Last year it gave many apples. Our shed leaks. "
         "A blackbird sings. The cellar is dark. In autumn we fill our baskets with": " apples",
+        "Karim flew to Kenya. His suitcase was lost. He filmed lions. The hotel was full. The Kenyan guide was kind. "
+        "His phone fell into a river. The soup was cold. On the last day he drove to the capital,": " Nairobi",
+        "Julia plays chess. Her clock stopped. She owns three violins. The street is being repaired. "
+        "Her mother taught music. The windows are dirty. She eats little. Every evening she practises the": " violin",
+        "The baker gets up early. His oven is hot. Rain fell all night. He kneads the dough. The cat is asleep. "
+        "A tram passes. The flour comes from a mill. At six o'clock the shop smells of fresh": " bread",
+        "Ivan was born in Russia. His coat is warm. He repairs watches. The lamp is broken. His wife is Russian too. "
+        "They have two cats. The tea is strong. At home the whole family speaks": " Russian",
     },
 }

@@ -39,6 +39,7 @@ from reagent.segmentation import UNITS, assign
 
 PASSES = (32, 64, 128)
 SPLITS = ("choose", "report")
+TIE = 1e-6
 
 
 @dataclass
@@ -107,13 +108,17 @@ Estimator = Callable[[Game, int, int], Floats]  # game, passes, seed → [units]
 
 
 def ours(make: Callable[[Game, int], Any], row: str) -> Estimator:
-    """A method of this package; `row` is the field of the attribution that estimates Shapley values."""
+    """A method of this package; `row` is the field of the attribution that estimates Shapley values.
+
+    Scores are never negative: units without a score are ordered by their effects, as by `Explanation.top`.
+    """
 
     def estimate(game: Game, passes: int, seed: int) -> Floats:
         model = ValueModel(game.units, game.value)
         case = model.case().with_logprobs(model)
         attribution = make(game, passes).attribute(model, case, no_proposals(case), np.random.default_rng(seed))
-        return np.asarray(getattr(attribution, row)[0])[1:]  # the first token is protected
+        values, effects = (np.asarray(rows[0])[1:] for rows in (getattr(attribution, row), attribution.effects))
+        return values + TIE * effects / max(np.abs(effects).max(), TIE)  # the first token is protected
 
     return estimate
 
@@ -155,7 +160,7 @@ def measure(game: Game, estimator: Estimator, passes: int, seed: int) -> Record:
     """Correlations with the exact values; also of the positive parts, because scores are never negative."""
     game.evaluations = 0
     values = estimator(game, passes, seed)
-    values = np.round(values / max(np.abs(values).max(), 1e-12), 6)  # rounding errors are not an order
+    values = np.round(values / max(np.abs(values).max(), 1e-12), 8)  # rounding errors are not an order
     return {
         "units": game.units,
         "evaluations": game.evaluations,

@@ -31,7 +31,7 @@ REQUIREMENTS = {
     "context-cite": ("context-cite==0.0.4",),
 }
 SIDE = Path(__file__).with_name("peer_side.py")
-SITE = Path(np.__file__).parents[1]  # the packages of the running environment
+SITE = Path(np.__file__).resolve().parents[1]  # the packages of the running environment
 
 
 class PeerError(Exception):

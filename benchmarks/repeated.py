@@ -228,6 +228,7 @@ def summarize(rows: list[Record]) -> Record:
     for (split, passes), some in group_by(good, "split", "passes").items():
         tables = {kind: of_kind for (kind,), of_kind in group_by(some, "kind").items()}
         tables["repeated"] = [row for row in some if row["kind"] != "once"]
+        tables["all"] = list(some)
         summary[f"{split}, {passes} passes"] = {
             kind: {method: _describe(own, of_kind) for (method,), own in group_by(of_kind, "method").items()}
             for kind, of_kind in tables.items()

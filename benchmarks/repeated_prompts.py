@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import lru_cache
 
-from fact_prompts import FACT_SPLITS, FACTS, choose_facts
+from fact_prompts import FACT_SPLITS, choose_facts, load_facts
 
 from reagent.atomic_io import atomic_write
 from reagent.data.base import Dataset, Example
@@ -94,7 +94,7 @@ def _revision() -> str:
     digest = hashlib.sha256()
     for dataset in _datasets():
         digest.update(dataset.revision.encode())
-    digest.update(repr((RELATIONS, KINDS, REPORT_TEMPLATES, SEED, FACTS)).encode())
+    digest.update(repr((RELATIONS, KINDS, REPORT_TEMPLATES, SEED, load_facts())).encode())
     return digest.hexdigest()[:12]
 
 

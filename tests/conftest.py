@@ -17,6 +17,11 @@ PROMPT = (
 )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Groups first: they take minutes, and at the end one worker would wait for them."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
 @pytest.fixture(scope="session")
 def prompt() -> str:
     """The prompt that demo, README and docs show; the embedded model answers " Tokyo"."""

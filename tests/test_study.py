@@ -28,9 +28,10 @@ class Records:
 
     def __init__(self, name: str) -> None:
         with Store.open(STUDY / f"{name}.sqlite") as store:
-            self.run = without_curve_points(load_run(store))
+            run = load_run(store)
             self.answers = {cell.explanation.completion for cell in store.cells() if cell.explanation}
-            self.all_results = compare_with_random(load_run(store))
+        self.run = without_curve_points(run)
+        self.all_results = compare_with_random(run)
         labels = set(self.run.labels)
         self.results = [result for result in self.all_results if result.label in labels]
 

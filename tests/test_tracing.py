@@ -181,6 +181,8 @@ def test_bad_answers_are_refused() -> None:
         why.traced("z")
     with pytest.raises(InputError, match="not in the output"):
         reagent.explain(two_hops(), "x a3 y", max_new_tokens=2, answer_span="c4")
+    with pytest.raises(InputError, match="`answer_span` ' ' is not in the output"):
+        why.traced(" ")
     with pytest.raises(InputError, match="step unit"):
         why.traced("e", "word")  # type: ignore[arg-type]
     with pytest.raises(InputError, match="`contrast` or `answer_span`, not both"):

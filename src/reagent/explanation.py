@@ -133,8 +133,12 @@ class TokenExplanation:
     sufficiency: Sufficiency | None = None
 
     def top(self, n: int = 5) -> list[Contribution]:
-        """The `n` most important context tokens, the most important first. Protected tokens are left out."""
-        order = sorted(range(len(self.context)), key=lambda i: -self.scores[i])
+        """The `n` most important context tokens, the most important first. Protected tokens are left out.
+
+        Equal scores are ordered by effect: a token without a score may make the target less likely, or do nothing.
+        """
+        effects = self.effects or self.scores
+        order = sorted(range(len(self.context)), key=lambda i: (-self.scores[i], -effects[i]))
         return [self._contribution(i) for i in order if not self.context[i].protected][:n]
 
     @property

@@ -85,7 +85,7 @@ def find_answer_span(completion: str, text: str) -> Span:
     >>> find_answer_span("It is 4. So: 4", "4")
     (13, 14)
     """
-    start = completion.rfind(text) if text else -1
+    start = completion.rfind(text) if text.strip() else -1
     if start < 0:
         raise InputError(f"`answer_span` {text!r} is not in the output {completion!r}: give a phrase of it")
     return start, start + len(text)

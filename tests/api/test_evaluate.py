@@ -176,7 +176,7 @@ def test_a_name_of_a_model_will_do(tiny_folder, tiny_model: HuggingFaceModel) ->
 
 def test_the_default_number_of_draws_is_precise_on_the_demo_prompt(smollm2: Model, prompt: str) -> None:
     """One of them: benchmarks/draws.py measures them all."""
-    why = reagent.explain(smollm2, prompt, max_new_tokens=1, probes=64)
+    why = reagent.explain(smollm2, prompt, max_new_tokens=1, method="attention")
     result = evaluate(smollm2, why, ["pi_soft_ns"]).result("pi_soft_ns")
     assert result.stderr <= 0.01
     assert result.random_stderr <= 0.02

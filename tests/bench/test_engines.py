@@ -18,6 +18,8 @@ from reagent.bench.suite import ModelConfig, Suite
 from reagent.bench.worker import JobResult
 from reagent.errors import InputError
 
+pytestmark = pytest.mark.xdist_group("ray")  # one worker starts it
+
 HERE = {"num_cpus": 2, "object_store_memory": 80 * 2**20, "runtime_env": {"env_vars": {"OMP_NUM_THREADS": "1"}}}
 
 

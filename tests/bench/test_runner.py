@@ -241,8 +241,11 @@ def test_a_model_that_allows_none_of_the_metrics_is_explained_only(tmp_path: Pat
 
 
 def test_repeated_measures_by_two_removals_and_three_shares(tiny_folder: Path, tmp_path: Path) -> None:
-    prompts = load_suite(str(write_suite(tmp_path, [str(tiny_folder)])))  # the tiny model answers no example of LongRA
+    short = [{"prompt": "My aunt moved to Japan", "target": " to", "antecedent": "Japan"}]
+    # the tiny model answers no example of LongRA
+    prompts = load_suite(str(write_suite(tmp_path, [str(tiny_folder)], prompts=short)))
     suite = replace(load_suite("repeated"), models=prompts.models, datasets=prompts.datasets)
+    suite = replace(suite, settings={**suite.settings, "draws": 2, "probes": 12})
     run(suite, tmp_path / "repeated.sqlite", selection=RunSelection(limit=1))
     with Store.open(tmp_path / "repeated.sqlite") as store:
         cells = list(store.cells())

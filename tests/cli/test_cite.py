@@ -1,11 +1,13 @@
 """`reagent cite`: documents from files, outputs, and one clear line for every bad input."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from reagent.citations import Citations
+from reagent.documents import load_documents
 
 TEMPLATE = "{documents}\n{question}"
 
@@ -105,3 +107,25 @@ def test_saved_citations_are_shown_again(cite, run, folder: Path, tmp_path: Path
     assert answer.out.startswith("Who?")
     assert page.read_text(encoding="utf-8") == Citations.load(saved).to_html()
     assert "--png is for explanations" in run("show", saved, "--png", tmp_path / "c.png").err
+    assert "--answer-span is for explanations" in run("show", saved, "--answer-span", "Ann").err
+
+
+@pytest.mark.parametrize(("field", "message"), [("parts", "at least one document"), ("sentences", "at least one")])
+def test_a_file_without_parts_is_one_line(cite, run, folder: Path, tmp_path: Path, field: str, message: str) -> None:
+    saved = tmp_path / "c.json"
+    assert cite("--documents", folder / "a.txt", "--answer", "Ann", "--json", saved, "--quiet").code == 0
+    saved.write_text(json.dumps(json.loads(saved.read_text(encoding="utf-8")) | {field: []}), encoding="utf-8")
+    answer = run("show", saved)
+    assert (answer.code, answer.err.count("\n")) == (2, 1)
+    assert message in answer.err
+
+
+def test_names_of_files_may_have_any_bytes(tmp_path: Path) -> None:
+    path = os.path.join(os.fsencode(tmp_path), b"caf\xe9.txt")
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("Ann left.")
+    except OSError:
+        pytest.skip("this file system has only names in UTF-8")
+    (document,) = load_documents([tmp_path])
+    assert document.id == "caf\ufffd.txt"

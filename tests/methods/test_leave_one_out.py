@@ -53,7 +53,7 @@ def test_intervals_cover_the_known_answer(probes: int) -> None:
     costs = planted_costs()
     causes, rest = [3, 11, 20], [i for i in range(24) if i not in (3, 11, 20)]
     inside = []
-    for seed in range(80):
+    for seed in range(40):
         options = {"replacer": "random", "replacer_options": {"candidates": 2000}, "probes": probes, "seed": seed}
         why = explain(additive(costs), PROMPT, target=" w0", **options)
         exact = truth(costs, np.array([t.ids[0] for t in why.input]))

@@ -56,22 +56,24 @@ def sequential_loop(
     return np.exp(s - s.max()) / np.exp(s - s.max()).sum(), steps, False
 
 
-@pytest.mark.parametrize("ahead", [1, 3, 32])
 @pytest.mark.parametrize(
     "settings", [ReagentPaper(max_steps=40), ReagentPaper(ratio=0.1, keep=2, top_k=1, max_steps=40)]
 )
-def test_drawing_ahead_equals_sequential_loop(tiny_model: HuggingFaceModel, settings: ReagentPaper, ahead: int) -> None:
+def test_drawing_ahead_equals_sequential_loop(tiny_model: HuggingFaceModel, settings: ReagentPaper) -> None:
     case = tiny_model.case("The river runs through the old town,", max_new_tokens=2).with_logprobs(tiny_model)
     proposals = make_replacer("self").propose(tiny_model, case, np.random.default_rng(5))
-    settings = replace(settings, ahead=ahead)
-    result = settings.attribute(tiny_model, case, proposals, np.random.default_rng(3))
+    results = [
+        replace(settings, ahead=ahead).attribute(tiny_model, case, proposals, np.random.default_rng(3))
+        for ahead in (1, 3, 32)
+    ]
     rng = np.random.default_rng(3)
     ended_early = 0
     for t in range(len(case.output)):
         runs = [sequential_loop(settings, tiny_model, case, proposals, t, child) for child in rng.spawn(settings.runs)]
-        assert result.runs[t] == [steps for _, steps, _ in runs]
         counted = [scores for scores, _, stopped in runs if stopped] or [scores for scores, _, _ in runs]
-        np.testing.assert_allclose(result.scores[t], np.mean(counted, axis=0), atol=1e-4)
+        for result in results:
+            assert result.runs[t] == [steps for _, steps, _ in runs]
+            np.testing.assert_allclose(result.scores[t], np.mean(counted, axis=0), atol=1e-4)
         ended_early += sum(0 < steps < settings.max_steps for _, steps, _ in runs)
     assert ended_early > 0, "no run stopped early: the test would not detect a wrong stop"
 

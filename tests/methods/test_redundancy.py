@@ -9,13 +9,13 @@ from reagent import explain
 from reagent.case import Floats, Ids
 from reagent.methods.base import no_progress
 from reagent.methods.probe_set import ProbeSet
-from reagent.methods.redundancy import RedundancySearch
+from reagent.methods.redundancy import RedundancySearch, find_question, repetitions
 from reagent.methods.surrogate import SPARSE
 from reagent.removal import Delete
 from reagent.testing.scripted import ScriptedModel
 
 UNITS = 30
-WORDS = [*(f"w{i}" for i in range(UNITS + 2)), "fact.", "same"]
+WORDS = [*(f"w{i}" for i in range(UNITS + 2)), "fact.", "stop.", "same"]
 FACT, SAME, OTHER = WORDS.index("fact."), WORDS.index("same"), UNITS + 1
 
 
@@ -35,7 +35,7 @@ def prompt(**places: int) -> str:
     """Words w1, w2, … with others at some places."""
     words = [f"w{i}" for i in range(1, UNITS + 1)]
     for word, place in places.items():
-        words[place] = "fact." if word == "fact" else word
+        words[place] = f"{word}." if word in ("fact", "stop") else word
     return " ".join(words)
 
 
@@ -47,7 +47,7 @@ def random_probes(model: ScriptedModel, text: str, count: int = 48) -> ProbeSet:
 
 
 def search(probes: ProbeSet, single: Floats) -> RedundancySearch:
-    return RedundancySearch(probes, 0, single, (single, single), np.arange(0), SPARSE)
+    return RedundancySearch(probes, 0, single, (single, single), np.arange(0), np.arange(0), SPARSE)
 
 
 def test_a_substitute_is_found_where_the_word_is_missing() -> None:
@@ -69,7 +69,7 @@ def test_a_word_that_is_rarely_missing_has_no_substitutes() -> None:
 def test_a_weaker_paraphrase_is_in_the_group(seed: int) -> None:
     """Without the fact its paraphrase still carries most of the answer, so that the fact alone has an effect."""
     model = reader(lambda has: np.maximum(9 * has(FACT), 6 * has(SAME)) + 3 * has(29) + 3 * has(30))
-    why = explain(model, prompt(fact=3, same=14), target=" w0", probes=128, seed=seed)
+    why = explain(model, prompt(same=3, fact=14), target=" w0", probes=128, seed=seed)
     assert [group.units for group in why[0].groups if group.kind == "redundant"] == [(3, 14)]
 
 
@@ -80,5 +80,41 @@ def test_words_that_follow_one_another_in_a_sentence_are_no_group(
     """A full stop after the first word makes two statements; without it, the two are one phrase."""
     model = reader(lambda has: 8 * np.maximum(has(FACT), has(SAME)))
     fact, same = places
-    why = explain(model, prompt(fact=fact, same=same), target=" w0")
+    why = explain(model, prompt(fact=fact, same=same, stop=24), target=" w0")
     assert [group.units for group in why[0].groups if group.kind == "redundant"] == groups
+
+
+@pytest.mark.parametrize(("stop", "groups"), [(24, [(7, 17)]), (10, []), (2, [])])
+def test_words_that_ask_for_the_answer_are_no_group(stop: int, groups: list[tuple[int, ...]]) -> None:
+    """Either of two words is enough: a group, unless one of them is in the sentence that leads to the output."""
+    model = reader(lambda has: 8 * np.maximum(has(8), has(18)) + 4 * has(12))
+    why = explain(model, prompt(stop=stop), target=" w0", probes=128)
+    assert [group.units for group in why[0].groups if group.kind == "redundant"] == groups
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("It is cold. He lives in the", " He lives in the"),
+        ("It is cold. Where is he?", " Where is he?"),
+        ("Where is he? It is cold.", ""),
+        ("He lives in the", ""),
+    ],
+)
+def test_the_question_is_the_last_sentence_that_is_not_complete(text: str, asks: str) -> None:
+    model = ScriptedModel(
+        ["It", "is", "cold.", "He", "lives", "in", "the", "Where", "he?"], lambda c: np.zeros((len(c), 9))
+    )
+    case = model.case(text, " cold.")
+    units = find_question(case, np.arange(len(case.input)))
+    assert "".join(case.input[i].text for i in units) == asks
+
+
+def test_a_name_of_several_words_is_repeated_as_a_whole() -> None:
+    words = ["I", "saw", "Los", "Angeles", "and", "we", "left", "w0"]
+    model = ScriptedModel(words, lambda context: np.zeros((len(context), len(words))))
+    case = model.case("I saw Los Angeles and we left Los Angeles and we", " w0")
+    free = np.arange(len(case.input))
+    found = repetitions(case, [[i] for i in range(len(free))], free, np.ones(len(free)))
+    assert [[2, 3], [7, 8]] in found
+    assert [[4], [9]] in found

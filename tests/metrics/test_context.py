@@ -121,21 +121,25 @@ def test_keeping_all_is_1_removing_all_is_1_and_no_score_is_0(family: str) -> No
     why = reagent.explain(model, TEXT, max_new_tokens=1, **SETTINGS)
     ones = tuple(tuple(0.0 if t.protected else 1.0 for t in why.input) for _ in why.scores)
     zeros = tuple((0.0,) * len(why.input) for _ in why.scores)
-    full, none = evaluate_together(model, [replace(why, scores=ones), replace(why, scores=zeros)])
-    for name in ("soft_ns", "soft_nc"):
+    names = ["soft_ns", "soft_nc"]
+    full, none = evaluate_together(
+        model, [replace(why, scores=ones), replace(why, scores=zeros)], EvaluationConfig(metrics=names)
+    )
+    for name in names:
         assert full.result(name).value == pytest.approx(1, abs=1e-3)
         assert none.result(name).value == pytest.approx(0, abs=1e-3)
 
 
-@pytest.mark.parametrize("limits", [{"tokens_at_once": 30}, {"logits_at_once": 1000}, {"tokens_at_once": 1000}])
-def test_limits_of_memory_do_not_change_the_numbers(limits: dict[str, int]) -> None:
+def test_limits_of_memory_do_not_change_the_numbers() -> None:
     why = reagent.explain(model_of("llama"), TEXT, max_new_tokens=3, **SETTINGS)
-    usual, cut = (evaluate(model_of("llama", **more), why, **QUICK, stride=2) for more in ({}, limits))
-    for one, other in zip(usual.results, cut.results, strict=True):
-        assert (one.metric, one.measure) == (other.metric, other.measure)
-        assert other.value == pytest.approx(one.value, abs=1e-4)
-        assert other.stderr == pytest.approx(one.stderr, abs=1e-4)
-        assert other.random == pytest.approx(one.random, abs=1e-4)
+    limits = ({}, {"tokens_at_once": 30}, {"logits_at_once": 1000}, {"tokens_at_once": 1000})
+    usual, *others = (evaluate(model_of("llama", **more), why, **QUICK, stride=2) for more in limits)
+    for cut in others:
+        for one, other in zip(usual.results, cut.results, strict=True):
+            assert (one.metric, one.measure) == (other.metric, other.measure)
+            assert other.value == pytest.approx(one.value, abs=1e-4)
+            assert other.stderr == pytest.approx(one.stderr, abs=1e-4)
+            assert other.random == pytest.approx(one.random, abs=1e-4)
 
 
 def test_every_token_of_a_unit_has_its_score() -> None:

@@ -197,7 +197,7 @@ def test_errors_of_lds_hold_the_chance_in_the_probes_random_s_too() -> None:
     costs[np.arange(10), np.arange(1, 11)] = 0
     model = additive(costs)
     why = explanation(model, [1.0] * 10, prompt=PROMPT, effects=costs.mean(1).tolist())
-    runs = [evaluate(model, why, ["lds"], seed=s, replacer="random", probes=40).result("lds") for s in range(40)]
+    runs = [evaluate(model, why, ["lds"], seed=s, replacer="random", probes=40).result("lds") for s in range(24)]
     for of, error in (("value", "stderr"), ("random", "random_stderr")):
         scatter = np.std([getattr(run, of) for run in runs], ddof=1)
         reported = np.mean([getattr(run, error) for run in runs])

@@ -6,7 +6,7 @@ class Node {
   constructor(tag) {
     Object.assign(this, { tag, className: "", children: [], attributes: {}, dataset: {}, listeners: {} });
     Object.assign(this, { scrollTop: 0, offsetHeight: 0, clientHeight: 0 });
-    this.style = { setProperty: (name, value) => (this.style[name] = value) };
+    this.style = { setProperty: (name, value) => (this.style[name] = value), getPropertyValue: (name) => this.style[name] };
     this.classList = { add: (name) => (this.className += " " + name), toggle: (name, on) => this.toggle(name, on) };
   }
   toggle(name, on) {

@@ -62,7 +62,7 @@ def verdict(test: Sufficiency | None, why: Explanation | None = None) -> str:
 def test_a_sentence_names_the_members_and_the_joint_effect() -> None:
     assert sentences(grouped()) == [
         "ᵃ ·Japan (4) and ·Japan (11): either is enough; without both −7.9 ± 0.4 nats (one by one −1.2)",
-        "ᵇ ·flat (19), ·capital (22) and , (23): each is needed; without all of them −5.2 nats (one by one −9.5)",
+        "ᵇ ·flat (19), ·capital (22) and “,” (23): each is needed; without all of them −5.2 nats (one by one −9.5)",
     ]
 
 
@@ -140,8 +140,8 @@ def test_a_test_without_units_or_without_a_total_has_a_sentence() -> None:
 def test_an_overview_joins_equal_groups_and_tests() -> None:
     why = grouped(" Tokyo, and")
     assert sentences(why, None) == [
-        "·Japan (4) and ·Japan (11): either is enough (·Tokyo, ,, ·and)",
-        "·flat (19), ·capital (22) and , (23): each is needed (·Tokyo, ,, ·and)",
+        "·Japan (4) and ·Japan (11): either is enough (·Tokyo, “,”, ·and)",
+        "·flat (19), ·capital (22) and “,” (23): each is needed (·Tokyo, “,”, ·and)",
     ]
     test = describe_sufficiency(why, None)
     assert test is not None
@@ -196,7 +196,7 @@ def test_the_terminal_reports_a_failed_test_first() -> None:
     assert lines[1] == f"warning: {NOT_SUFFICIENT}"
     assert sum("warning" in line for line in lines) == 1
     overview = render(grouped(" Tokyo, and", passed=False)).splitlines()
-    assert overview[0].startswith("warning: Not sufficient for 3 of 3 parts of the answer (·Tokyo, ,, ·and)")
+    assert overview[0].startswith("warning: Not sufficient for 3 of 3 parts of the answer (·Tokyo, “,”, ·and)")
     assert [line.split()[:2] for line in overview if line.lstrip().startswith("!")] == [["!", str(t)] for t in range(3)]
 
 
@@ -271,7 +271,7 @@ def test_a_member_links_its_group() -> None:
 def test_the_view_reports_a_failed_test_before_the_text() -> None:
     why = grouped(" Tokyo, and", passed=False, stopped=["insufficient"] * 3)
     overview = (
-        "⚠ Not sufficient for 3 of 3 parts of the answer (·Tokyo, ,, ·and): the most important tokens alone do not"
+        "⚠ Not sufficient for 3 of 3 parts of the answer (·Tokyo, “,”, ·and): the most important tokens alone do not"
     )
     for target, failure in ((0, overview), (1, f"⚠ {NOT_SUFFICIENT}")):
         view = drawn(why, target)
@@ -298,7 +298,7 @@ def test_without_script_the_page_reports_groups_and_the_test() -> None:
     assert "(4) and ·Japan (11): either is enough; without both −7.9 ± 0.4 nats" in text
     assert NOT_SUFFICIENT in text
     text = "".join(Reader(render_fragment(grouped(" Tokyo, and", passed=False))).texts["p"])
-    assert "·Japan (4) and ·Japan (11): either is enough (·Tokyo, ,, ·and)" in text
+    assert "·Japan (4) and ·Japan (11): either is enough (·Tokyo, “,”, ·and)" in text
     assert "Not sufficient for 3 of 3 parts of the answer" in text
 
 

@@ -288,6 +288,26 @@ def test_a_long_prompt_is_whole_but_opens_at_what_is_important() -> None:
 
 
 @needs_node
+def test_a_sentence_of_the_outline_leads_to_its_strongest_part() -> None:
+    why = long_prompt()
+    view = draw(to_view_data(why), "", (".reagent-row", 7, "click"))  # another sentence than the strongest
+    [name] = view.parts("levels")[0].parts("row")[7].parts("label")
+    [current] = [token for token in view.parts("token") if "reagent-current" in token.node["kind"]]
+    assert current.text().strip() == name.node["attributes"]["title"]
+    assert view.parts("context")[0].node["scrollTop"] == int(current.node["attributes"]["data-position"])
+
+
+@needs_node
+def test_a_long_prompt_has_marks_where_it_is_shaded() -> None:
+    why = long_prompt()
+    [context] = drawn(why).parts("context")
+    best = why.top(1)[0].position  # the samples have every token on its own line
+    assert re.findall(r"transparent ([\d.]+)%, rgb", context.node["style"]["--ruler"]) == [
+        f"{100 * best / (len(context.text()) - 996):.1f}"
+    ]
+
+
+@needs_node
 def test_a_chat_is_drawn_message_by_message() -> None:
     view = drawn(chat())
     messages = view.parts("message")

@@ -121,6 +121,13 @@ def test_a_job_has_the_body_of_its_request(service: Service) -> None:
     assert job["request"] == {"prompt": PROMPT, "max_new_tokens": 1, **body}
 
 
+def test_an_answer_can_be_traced(service: Service) -> None:
+    name = service.submit(target=" Paris Tokyo", answer_span="Tokyo")
+    job = service.wait_for_job(name)
+    assert job["state"] == "done", job
+    assert service.client.get(f"/api/explanations/{name}").json()["trace"]["answer"]["text"].strip() == "Tokyo"
+
+
 def test_a_phrase_and_counterfactual_outputs_can_be_requested(service: Service) -> None:
     name = service.submit(target_span="Tokyo", what_if=True)
     service.wait_for_job(name)
@@ -223,7 +230,12 @@ def test_an_error_of_the_model_fails_the_job(service: Service) -> None:
 
 def test_a_prompt_that_is_too_long_is_413(tmp_path: Path) -> None:
     service = create_service(tmp_path, limits=Limits(prompt=50))
-    for body in ({"prompt": "aunt " * 20}, {"target": " aunt" * 20}, {"target_span": " aunt" * 20}):
+    for body in (
+        {"prompt": "aunt " * 20},
+        {"target": " aunt" * 20},
+        {"target_span": " aunt" * 20},
+        {"answer_span": " aunt" * 20},
+    ):
         response = service.client.post("/api/jobs", json={"prompt": "aunt"} | body)
         assert response.status_code == 413
         assert "at most 50" in response.json()["error"]

@@ -5,6 +5,10 @@ An order of up to eight units is judged by two curves: the drop when its first 1
 surrogate predicts both for any order, so the best order is found without the model, by moving one unit at a time. Then
 the texts of the best orders are measured, and what was measured replaces what was predicted. This is repeated until
 every text of the best order is measured, as far as the probes suffice.
+
+The first three units are always kept together. Among them the effect of removing each alone decides, together with
+its share of the effects of its groups. Without a unit directly before the output the text is also ungrammatical, so
+that its effect counts less.
 """
 
 from collections.abc import Sequence
@@ -22,9 +26,10 @@ from reagent.methods.surrogate import Surrogate
 LENGTH = 8  # units in the order
 REMOVED = (1, 2, 3, 5)  # numbers of first units that are removed …
 KEPT = (3, 5, 8)  # … and that are kept alone
-KEEP_WEIGHT = 0.6  # of the drop when units are kept, relative to the drop when they are removed
-ESTIMATE_WEIGHT = 0.4  # of the estimates of the units, relative to these drops: limits the influence of a single text
+KEEP_WEIGHT = 0.3  # of the drop when units are kept, relative to the drop when they are removed
+ESTIMATE_WEIGHT = 1.0  # of the estimates of the units, relative to these drops: limits the influence of a single text
 GROUP_WEIGHT = 0.6  # … and of the surplus of their groups
+NEAR_WEIGHT = 0.7  # of the effects of units directly before the output
 TOGETHER = 1.0  # nats for an order whose first units contain a redundant group as a whole
 FIRST_UNITS = 5
 POOL, SMALLEST_VALUE = 20, 0.05  # units that the order may contain, and the least share of the largest value
@@ -52,9 +57,11 @@ class OrderSearch:
     probes: ProbeSet
     target: int
     surrogate: Surrogate
-    estimate: Floats  # the value of each unit so far, [units]
+    single: Floats  # the effect of each unit alone, [units]
+    estimate: Floats  # its value so far, [units]
     surplus: Floats  # its share of the effects of its groups, [units]
     groups: list[FoundGroup]
+    near: Ids  # units directly before the output
     ceiling: float
 
     def run(self, order: ImportanceOrder, allowance: int) -> Requests:
@@ -67,11 +74,17 @@ class OrderSearch:
                 yield wanted
                 left -= len(wanted)
             judge = self._judge()
-            best = judge.best(self.pool, [best, first])
+            best = self._by_effect(judge.best(self.pool, [best, first]))
             wanted = judge.unknown_texts(best, self.pool)[: max(0, min(BATCH, left, self.probes.remaining))]
             if not wanted:
                 break
         order.units, order.gains = best.tolist(), judge.gains(best)
+
+    def _by_effect(self, order: Ids) -> Ids:
+        """The order with its first units in the order of their own effects."""
+        first, effect = order[: min(KEPT)], np.maximum(self.single, 0.0) + self.surplus
+        effect[self.near] *= NEAR_WEIGHT
+        return np.concatenate([first[np.argsort(-effect[first], kind="stable")], order[min(KEPT) :]])
 
     @property
     def length(self) -> int:

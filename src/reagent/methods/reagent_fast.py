@@ -35,7 +35,14 @@ from reagent.methods.few_units import FEW_UNITS, PROBES_FOR_EDGES, draw_subsets,
 from reagent.methods.importance_order import ImportanceOrder, OrderSearch
 from reagent.methods.normalization import normalize
 from reagent.methods.probe_set import ProbeSet
-from reagent.methods.redundancy import FoundGroup, RedundancySearch, Requests, find_complementary, inherit_groups
+from reagent.methods.redundancy import (
+    FoundGroup,
+    RedundancySearch,
+    Requests,
+    find_complementary,
+    find_question,
+    inherit_groups,
+)
 from reagent.methods.single_effects import count_blocks, estimate_single_effects
 from reagent.methods.surrogate import DENSE, SPARSE, Surrogate
 from reagent.models.base import Model
@@ -280,10 +287,11 @@ class _Search:
             left = [row for row in all_subsets(self.units) if not self.probes.is_measured(row)]
             self.probes.measure(np.array(left).reshape(-1, self.units)[: goal - self.probes.spent])
 
-    def _near(self) -> Ids:
-        """The last units of the prompt, and all output units."""
+    def _near(self, target: _Target | None = None) -> Ids:
+        """The last units of the prompt, and all output units; of these, those before a target."""
         prompt = int(np.searchsorted(self.probes.free, len(self.case.input)))
-        return np.arange(max(0, prompt - min(NEAR_UNITS, prompt // 6)), self.units)
+        end = self.units if target is None else len(target.single)
+        return np.arange(max(0, prompt - min(NEAR_UNITS, prompt // 6)), end)
 
     def _remove_single(self) -> None:
         """Remove the units that may matter alone, and the others in blocks."""
@@ -369,18 +377,25 @@ class _Search:
                     self.probes,
                     target.row,
                     target.surrogate,
+                    target.single,
                     target.estimate,
                     target.surplus,
                     target.groups,
+                    self._near(target),
                     self._ceiling(target.row),
                 )
                 yield from search.run(target.order, max(1, allowance - FEWEST_SEARCH_PROBES))
         yield from self._test_sufficiency(target)
 
     def _find_groups(self, target: _Target, allowance: int) -> Requests:
-        near, units = self._near(), len(target.single)
         search = RedundancySearch(
-            self.probes, target.row, target.single, target.shapley, near[near < units], target.surrogate.priors
+            self.probes,
+            target.row,
+            target.single,
+            target.shapley,
+            self._near(target),
+            find_question(self.case, self.probes.free),
+            target.surrogate.priors,
         )
         complementary = find_complementary(self.probes, target.row, target.single, target.groups)
         for wanted in chain(search.run(target.groups, allowance), complementary):

@@ -3,13 +3,17 @@
 Two facts that say the same are redundant: the removal of either alone costs almost nothing, the removal of both costs
 the answer. Hypotheses come from three sources:
 
-- repetition: all occurrences of one word, or of words of one stem (Italy, Italian),
+- repetition: all occurrences of one word, of words of one stem (Italy, Italian), or of a name (Los Angeles),
 - the surrogate: units with a large Shapley value and a small effect of their own,
 - substitutes: units that matter in the probes that lack an important word, such as a paraphrase of it.
 
 A hypothesis is tested by removing all its words, each with all its units, from the otherwise unchanged text. It is
 redundant if this costs much, and if it costs clearly less as soon as any one of the words stays. Words without which
 the others cost as much do not belong to the group and are left out one after another.
+
+Words that follow one another are no group. The sentence that leads to the output belongs to a group only by
+repetition: without some of its words the text asks for something else, which is a large joint effect of words that do
+not say the same.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -23,6 +27,7 @@ import numpy as np
 from reagent.case import Case, Floats, Ids, Mask
 from reagent.methods.probe_set import ProbeSet
 from reagent.methods.surrogate import Priors, Surrogate
+from reagent.segmentation import split_sentences
 
 Requests = Generator[list[Mask], None, None]  # sets of units that a search wants to have measured
 
@@ -34,15 +39,17 @@ SIGNIFICANT = 1.5  # standard errors of a Shapley value, from which on a unit is
 CLEAR = 0.15  # share of the largest Shapley value, from which on a unit is a suspect
 HIDDEN = 0.25  # share of its Shapley value that the single effect of a suspect does not show
 SMALLEST_EFFECT = 2.0  # nats: a joint effect that is reported
-SMALLEST_SHARE = 0.2  # of the largest effect: a joint effect that is reported
+SMALLEST_SHARE = 0.2  # of the largest effect, not directly before the output: a joint effect that is reported
 ENOUGH = 0.6  # redundant: if any one unit stays, at most this share of the joint effect is lost
-REDUNDANT = 0.5  # … and the effects of the single words are together at most this share
+REDUNDANT = 0.5  # … and the effects of the single words are together at most this share …
+REPEATED = 0.7  # … or this one, if the words are the same
 MAX_ALONE, MAX_PARTNERS = 3, 3  # important words without a group, and the words that each is tested with
 LARGE = 0.25  # share of the largest value that makes a word important
 PROBES_FOR_WORD = 16  # of the allowance, for each important word
 FEWEST_PROBES = 12  # that lack a word, to look for its substitutes
 LEAST_SURPLUS = 1.0  # nats beyond the single effects, from which on a word and its substitutes are tested further
 PAIR_SHARE = 0.7  # of the joint effect of a word and all these words: a pair with a smaller share is not enough
+COMPLETE = (".", "!", "。", "！", "।", "۔")  # ends of sentences that lead to no particular continuation
 OVERLAP = 1.1  # complementary: the joint effect is at most this multiple of the largest single effect
 COMPARABLE = 0.5  # complementary: each single effect is at least this share of the largest
 
@@ -71,11 +78,12 @@ class RedundancySearch:
     single: Floats  # effect of each unit alone, [units]
     shapley: tuple[Floats, Floats]  # and standard error
     near: Ids  # units directly before the output: they shape the question, and have no substitutes
+    question: Ids  # units of the sentence that leads to the output: only repetition looks at them
     priors: Priors
 
     def run(self, found: list[FoundGroup], allowance: int) -> Requests:
         """Test the hypotheses and append the redundant groups to `found`; `allowance` is a number of probes."""
-        hidden = suspects(self.single, *self.shapley)
+        hidden = [unit for unit in suspects(self.single, *self.shapley) if unit not in self.question]
         unseen = self.shapley[0] - np.maximum(self.single, 0.0)
         words = list(self._join(range(len(self.single))))
         hypotheses = [*repetitions(self.probes.case, words, self.probes.free, unseen), self._join(hidden)]
@@ -110,12 +118,13 @@ class RedundancySearch:
     def _important_words(self) -> list[list[int]]:
         value = np.maximum(self.shapley[0], self.single)
         large = value >= LARGE * value.max(initial=0.0)
-        large[self.near] = False
+        large[[*self.near, *self.question]] = False
         return self._join(int(unit) for unit in np.argsort(-value, kind="stable") if large[unit])[:MAX_ALONE]
 
     def _test_substitutes(self, word: list[int], found: list[FoundGroup]) -> Requests:
         """Remove a word together with each of the words that matter where it is missing, and with all of them."""
-        others = self._join(unit for unit in self.substitutes(word) if unit not in self.near)
+        asking = {*self.near, *self.question}
+        others = self._join(unit for unit in self.substitutes(word) if unit not in asking)
         others = [other for other in others if other != word and not _overlaps(other, found)][:MAX_PARTNERS]
         sets = [[word, other] for other in others] + [[word, *others]] * (len(others) > 1)
         if not sets:
@@ -167,7 +176,10 @@ class RedundancySearch:
         measured = self._drops([[word] for word in words], np.nan)
         sums = np.array([self.single[word].sum() for word in words])
         alone = np.where(np.isnan(measured), sums, measured).sum()
-        return bool(alone <= REDUNDANT * joint and joint >= SMALLEST_SHARE * self.single.max(initial=0.0))
+        is_repeated = repetitions(self.probes.case, words, self.probes.free, self.single) == [words]
+        share = REPEATED if is_repeated else REDUNDANT
+        largest = np.delete(self.single, self.near).max(initial=0.0)
+        return bool(alone <= share * joint and joint >= SMALLEST_SHARE * largest)
 
     def _is_phrase(self, words: list[list[int]]) -> bool:
         """Whether the words follow one another within a sentence: they say one thing, and not the same thing twice."""
@@ -176,12 +188,33 @@ class RedundancySearch:
         return bool((np.diff(units) == 1).all()) and all(text[-1:].isalnum() for text in texts)
 
 
+def _text(case: Case, units: Ids) -> str:
+    """A word without the space before it, in lower case."""
+    return "".join(case.units[unit].text for unit in units).strip().casefold()
+
+
 def _units(words: Iterable[Sequence[int]]) -> list[int]:
     return [unit for word in words for unit in word]
 
 
 def _overlaps(word: Sequence[int], groups: Iterable[FoundGroup]) -> bool:
     return any(unit in group.units for group in groups for unit in word)
+
+
+def find_question(case: Case, free: Ids) -> Ids:
+    """The units of the sentence that leads to the output, [some of the positions in `free`].
+
+    It is the last sentence of the prompt, or of the last message of a chat, if it is a question or is not complete.
+    There is none if it is the whole prompt, or if the output is a text of its own.
+    """
+    end = case.messages[-1].end if case.messages else len(case.prompt)
+    sentences = split_sentences(case.prompt[:end])
+    if case.separate or not sentences or case.prompt[slice(*sentences[-1])].rstrip().endswith(COMPLETE):
+        return np.empty(0, dtype=np.intp)
+    inputs = free[free < len(case.input)]
+    starts = np.array([case.units[unit].start for unit in inputs], dtype=np.intp)
+    asks = (starts >= sentences[-1][0]) & (starts < end)
+    return np.flatnonzero(asks) if 1 < asks.sum() < len(inputs) else np.empty(0, dtype=np.intp)
 
 
 def inherit_groups(probes: ProbeSet, target: int, single: Floats, groups: Iterable[FoundGroup]) -> list[FoundGroup]:
@@ -209,15 +242,29 @@ def find_complementary(probes: ProbeSet, target: int, single: Floats, found: lis
 
 
 def repetitions(case: Case, words: list[list[int]], free: Ids, value: Floats) -> list[list[list[int]]]:
-    """All occurrences of each repeated word or stem, those with the largest total `value` [units] first."""
+    """All occurrences of each repeated word, stem or name, those with the largest total `value` [units] first."""
     occurrences: dict[str, list[list[int]]] = {}
     for word in words:
-        text = "".join(case.units[free[i]].text for i in word).strip().casefold()
+        text = _text(case, free[word])
         if any(character.isalnum() for character in text):
             stem = next((other for other in occurrences if _same_stem(text, other)), text)
             occurrences.setdefault(stem, []).append(word)
-    repeated = [some for some in occurrences.values() if len(some) > 1 and len(_units(some)) <= MAX_MEMBERS]
+    repeated: list[list[list[int]]] = []
+    for some in occurrences.values():
+        if repeated and _are_names(case, free, repeated[-1], some):
+            repeated[-1] = [first + second for first, second in zip(repeated[-1], some, strict=True)]
+        else:
+            repeated.append(some)
+    repeated = [some for some in repeated if len(some) > 1 and len(_units(some)) <= MAX_MEMBERS]
     return sorted(repeated, key=lambda some: -value[_units(some)].sum())[:MAX_REPETITIONS]
+
+
+def _are_names(case: Case, free: Ids, first: list[list[int]], second: list[list[int]]) -> bool:
+    """Whether each second word follows a first one, all with a capital letter: names of several words."""
+    words = [*first, *second]
+    is_capital = all(case.units[free[word[0]]].text.strip()[:1].isupper() for word in words)
+    follows = [free[a[-1]] + 1 == free[b[0]] for a, b in zip(first, second, strict=False)]
+    return is_capital and len(first) == len(second) and all(follows)
 
 
 def _same_stem(word: str, other: str) -> bool:

@@ -104,7 +104,10 @@ class Streams(Protocol):
     """Streams its answer (used by live views)."""
 
     def with_stream(self, on_text: Callable[[str], None]) -> Model:
-        """The same model, which calls `on_text` with the text generated so far after each new token."""
+        """The same model, which calls `on_text` with the text generated so far after each new token.
+
+        The text ends with a whole character.
+        """
         ...
 
 

@@ -21,6 +21,7 @@ from reagent.models.padding import pad_right, plan_ragged
 from reagent.models.prefix_cache import PrefixCache, plan_batches
 from reagent.models.self_check import check_network, gradients_hold
 from reagent.models.tokenization import (
+    REPLACEMENT,
     TokenizerCodec,
     added_text,
     locate_continuation,
@@ -126,7 +127,7 @@ class HuggingFaceModel(LocalModel[Network]):
                 break
             new.append(int(token))
             if self._on_text is not None:
-                self._on_text(added_text(self._codec, ids, new))
+                self._on_text(added_text(self._codec.decode, ids, new).rstrip(REPLACEMENT))
             text = torch.cat([text, token], dim=1)
             if text.shape[1] - 1 == self._adapter.rope_switch:
                 cache = None  # from here on, all tokens have other keys

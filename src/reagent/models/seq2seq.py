@@ -25,7 +25,7 @@ from reagent.models.local import PASS_COST, LocalModel
 from reagent.models.network import LOGITS_AT_ONCE, TOKENS_AT_ONCE
 from reagent.models.source_and_target import SourceAndTarget
 from reagent.models.source_cache import SourceCache, pad
-from reagent.models.tokenization import locate_continuation
+from reagent.models.tokenization import REPLACEMENT, added_text, locate_continuation
 from reagent.segmentation import assign
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class Seq2SeqModel(LocalModel[EncoderDecoderNetwork]):
                 break
             new.append(token)
             if self._on_text is not None:
-                self._on_text(locate_continuation(self._text.target_codec, self._text.prefix, new)[0])
+                self._on_text(added_text(self._text.target_codec.decode, self._text.prefix, new).rstrip(REPLACEMENT))
         if not new:
             raise EmptyGenerationError
         return new

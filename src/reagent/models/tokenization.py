@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Span = tuple[int, int]
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+MAX_BYTES = 4  # of a character in UTF-8
 
 
 class Codec(Protocol):
@@ -83,14 +84,9 @@ def locate_continuation(codec: Codec, ids: Sequence[int], new: Sequence[int]) ->
     """The text that `new` tokens add to the text of `ids`, and the tokens with their offsets in it."""
     if not new:
         raise EmptyGenerationError
-    completion = added_text(codec, ids, new)
+    completion = added_text(codec.decode, ids, new)
     spans = spans_by_decoding(codec.decode, ids, new)
     return completion, tuple(Token((i,), completion[a:b], a, b) for i, (a, b) in zip(new, spans, strict=True))
-
-
-def added_text(codec: Codec, ids: Sequence[int], new: Sequence[int]) -> str:
-    """The text that `new` tokens add to that of `ids`."""
-    return codec.decode([*ids, *new])[len(codec.decode(ids)) :]
 
 
 class TokenizerCodec:
@@ -168,10 +164,22 @@ def fill_gaps(offsets: Sequence[Span], length: int) -> list[Span]:
     return spans
 
 
+def added_text(decode: Callable[[Sequence[int]], str], before: Sequence[int], ids: Sequence[int]) -> str:
+    """The text that `ids` add to that of `before`; a character with missing bytes at its end is one replacement."""
+    base = len(decode(before))
+    text = decode([*before, *ids])[base:]
+    # Decoders of byte tokens replace every byte of a run that ends inside a character, its whole characters too.
+    for missing in range(1, min(MAX_BYTES, len(ids) + 1) if text.endswith(REPLACEMENT) else 1):
+        complete = decode([*before, *ids[:-missing]])[base:]
+        if not complete.endswith(REPLACEMENT):
+            return complete + REPLACEMENT
+    return text
+
+
 def spans_by_decoding(decode: Callable[[Sequence[int]], str], before: Sequence[int], ids: Sequence[int]) -> list[Span]:
     """Spans of `ids` in the text that they add to `before`; pieces of one character share its span."""
     base = len(decode(before))
-    text = decode([*before, *ids])[base:]
+    text = added_text(decode, before, ids)
     spans: list[Span] = []
     done = 0  # characters that are complete so far
     for k in range(1, len(ids) + 1):

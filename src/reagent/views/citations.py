@@ -11,7 +11,7 @@ from rich.text import Text
 
 from reagent.citations import AnswerPart, Citations, Source
 from reagent.views.terminal import print_parts
-from reagent.views.text import sanitize, shorten
+from reagent.views.text import mark_cut, sanitize, shorten
 
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 NOT_CITED = "not from the documents"
@@ -134,7 +134,7 @@ def _render(citations: Citations) -> Iterator[RenderableType]:
 def _answer(citations: Citations, footnotes: dict[int, int]) -> Text:
     text, end = Text(), 0
     for part in citations.parts:
-        text.append(sanitize(citations.answer[end : part.end]))
+        text.append(sanitize(mark_cut(citations.answer[end : part.end])))
         numbers = [str(footnotes[source.index]).translate(SUPERSCRIPTS) for source in part.cited]
         text.append(
             " ".join(numbers) if numbers else f" [{describe_uncited(part)}]", style="cyan" if numbers else "yellow"
@@ -172,7 +172,7 @@ def render_markdown(citations: Citations) -> str:
     footnotes, pieces, end = citations.footnotes(), [], 0
     for part in citations.parts:
         notes = "".join(f"[^{footnotes[source.index]}]" for source in part.cited)
-        pieces.append(_escape(citations.answer[end : part.end]) + (notes or f" *({describe_uncited(part)})*"))
+        pieces.append(_escape(mark_cut(citations.answer[end : part.end])) + (notes or f" *({describe_uncited(part)})*"))
         end = part.end
     lines = [f"**{_escape(citations.question)}**", "", "".join(pieces), ""]
     for sentence, number in footnotes.items():

@@ -25,7 +25,7 @@ from reagent.views.citations import (
 )
 from reagent.views.html import render_component, render_document
 from reagent.views.summary import NAME_LENGTH, describe_cost, join_values
-from reagent.views.text import sanitize, shorten
+from reagent.views.text import mark_cut, sanitize, shorten
 
 LONG_DOCUMENT = 1200  # characters; the unimportant sentences of longer documents are folded
 TITLE_LENGTH = 80
@@ -83,7 +83,7 @@ def _answer_pieces(citations: Citations, first: int) -> list[tuple[str, int | No
     """The answer in pieces: a sentence with the number of its row, or the text between two sentences."""
     spans = [(part.start, part.end) for part in citations.parts]
     return [
-        (text, None if index is None else first + index)
+        (mark_cut(text), None if index is None else first + index)
         for text, index in _split_at(citations.answer, enumerate(spans))
     ]
 
@@ -191,7 +191,7 @@ def _fallback(citations: Citations) -> Iterator[str]:
     pieces = []
     for part in citations.parts:
         notes = " ".join(f"[{footnotes[source.index]}]" for source in part.cited)
-        pieces.append(_text(citations.answer[end : part.end]))
+        pieces.append(_text(mark_cut(citations.answer[end : part.end])))
         pieces.append(f"<sup>{notes}</sup>" if notes else f" <em>({describe_uncited(part)})</em>")
         end = part.end
     yield f"<p><b>{_text(citations.question)}</b></p>"

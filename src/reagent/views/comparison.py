@@ -17,7 +17,7 @@ from reagent.comparison import Comparison
 from reagent.errors import InputError
 from reagent.explanation import Explanation, Row, Token
 from reagent.views import html
-from reagent.views.display import annotated_row, displayed, main_row, row_of
+from reagent.views.display import annotated_row, displayed, main_row, row_of, with_cut_marked
 from reagent.views.fitted_label import FittedLabel
 from reagent.views.groups import describe_groups, describe_sufficiency, group_captions, group_letters, group_marks
 from reagent.views.html import page_title, render_component, render_document, summarize
@@ -175,7 +175,8 @@ def _align(comparison: Comparison, target: int | None = None) -> _Aligned:
         raise InputError("there is nothing to compare: these explanations have no output token")
     if target is not None:
         row = row_of(first, target)
-        return _Aligned(comparison, names, row, [(why, row) for why in comparison])
+        marked = Comparison(tuple(map(with_cut_marked, comparison)))
+        return _Aligned(marked, names, row, [(why, row) for why in marked])
     shown = [displayed(why, _unit(comparison)) for why in comparison]
     main, row = Comparison(tuple(main_row(why)[0] for why in shown)), main_row(shown[0])[1]
     return _Aligned(main, names, row, [annotated_row(why) for why in shown])

@@ -1,23 +1,39 @@
 """What a view shows of an explanation: words in place of tokens, and the answer as a whole first."""
 
+from dataclasses import replace
+
 from reagent.errors import UnknownNameError
 from reagent.explanation import Explanation
 from reagent.segmentation import UNITS
+from reagent.views.text import CUT, mark_cut
 
 
 def displayed(explanation: Explanation, unit: str | None = None) -> Explanation:
     """The explanation in the unit that views show: `unit`, or the one that it asks for itself.
 
     Tokens of the output become larger units too, except where one of them was requested: a phrase, or a token in
-    contrast to another. A traced answer is shown as such.
+    contrast to another. A traced answer is shown as such. An answer that ends inside a character has a mark there.
     """
     explanation = explanation if explanation.trace is None else explanation.traced()
     if unit is not None and unit not in ("token", *UNITS):
         raise UnknownNameError("unit", unit, ["token", *UNITS])
     unit = unit or explanation.display_unit
     if unit not in UNITS or explanation.unit != "token":
+        return with_cut_marked(explanation)
+    return with_cut_marked(explanation.aggregate(unit, output="index" not in explanation.target))
+
+
+def with_cut_marked(explanation: Explanation) -> Explanation:
+    """Replace the incomplete character at the end of the answer by a mark; its tokens keep their scores."""
+    completion = mark_cut(explanation.completion)
+    if completion == explanation.completion:
         return explanation
-    return explanation.aggregate(unit, output="index" not in explanation.target)
+    cut = len(completion) - len(CUT)
+    output = []
+    for unit in explanation.output:
+        start, end = min(unit.start, cut), unit.end if unit.end <= cut else len(completion)
+        output.append(replace(unit, text=completion[start:end], start=start, end=end))
+    return replace(explanation, completion=completion, output=tuple(output))
 
 
 def main_row(explanation: Explanation) -> tuple[Explanation, int]:
@@ -40,4 +56,4 @@ def row_of(explanation: Explanation, target: int) -> int:
 
 def output_noun(shown: Explanation, explanation: Explanation) -> str:
     """Name the units of the output in one word; they are tokens unless `displayed` has summed them up."""
-    return "token" if shown.output is explanation.output else shown.unit
+    return "token" if shown.unit == explanation.unit or "index" in explanation.target else shown.unit

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from reagent.evaluation import FLAGS, Evaluation, Result
 from reagent.views.terminal import print_parts
-from reagent.views.text import mark_whitespace, sanitize, shorten
+from reagent.views.text import mark_cut, mark_whitespace, sanitize, shorten
 
 MEASURES = {"hellinger": "Hellinger", "spearman": "Spearman", "pearson": "Pearson"}
 _BY_REMOVAL = re.compile(r"(?P<quantity>[a-z]+)_(?P<removal>delete|mask|replace)(_(?P<percent>[\d.]+))?")
@@ -42,7 +42,7 @@ def _render(evaluation: Evaluation) -> Iterator[RenderableType]:
 def _title(evaluation: Evaluation) -> Text:
     method = evaluation.explanation["method"]
     name = " ".join(str(method[key]) for key in ("id", "preset") if method.get(key))
-    completion = shorten(mark_whitespace(str(evaluation.explanation["completion"])), NAME_LENGTH)
+    completion = shorten(mark_whitespace(mark_cut(str(evaluation.explanation["completion"]))), NAME_LENGTH)
     count = len(evaluation.targets)
     where = "" if evaluation.level == "token" else f", mean over {count} output tokens"
     return Text.assemble(

@@ -209,7 +209,9 @@ def _letter(number: int) -> str:
 
 
 def _name(names: Sequence[str], position: int) -> CaptionPart:
-    return CaptionPart(shorten(names[position], NAME_LENGTH), quoted=True)
+    """Name a unit; punctuation has quotation marks, because it would be read as that of the caption."""
+    name = shorten(names[position], NAME_LENGTH)
+    return CaptionPart(name if any(map(str.isalnum, name)) else f"“{name}”", quoted=True)
 
 
 def _outputs(explanation: Explanation, targets: Sequence[int], names: Sequence[str]) -> Caption:

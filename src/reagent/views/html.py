@@ -12,8 +12,8 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from reagent.explanation import Explanation
-from reagent.views.display import annotated_row, displayed, main_row, output_noun
+from reagent.explanation import Explanation, Token
+from reagent.views.display import annotated_row, displayed, main_row, output_noun, with_cut_marked
 from reagent.views.groups import describe_groups, describe_sufficiency, group_captions, group_letters
 from reagent.views.summary import (
     NAME_LENGTH,
@@ -89,7 +89,7 @@ def trace_script(views: Iterable[dict[str, Any]]) -> list[str]:
 
 def page_title(explanation: Explanation) -> str:
     """Write the question as plain text."""
-    row = requested_row(explanation)
+    explanation, row = with_cut_marked(explanation), requested_row(explanation)
     text = explanation.completion if row is None else explanation.output[row].text
     if explanation.target.get("kind") == "contrast":
         return f"Why “{_shorten_title(text)}” and not “{_shorten_title(str(explanation.target.get('text', '')))}”?"
@@ -173,7 +173,19 @@ def _row(explanation: Explanation, target: int, start: int) -> dict[str, Any]:
         "sufficiency": describe_sufficiency(explanation, target),
         "whatIf": list(what_if_captions(explanation, target)),
         "levels": [
-            [noun, [[*_names(label(row.token)), row.score, row.effect, row.stderr] for row in rows]]
+            [
+                noun,
+                [
+                    [
+                        *_names(label(row.token)),
+                        row.score,
+                        row.effect,
+                        row.stderr,
+                        _strongest(explanation, target, row.token),
+                    ]
+                    for row in rows
+                ],
+            ]
             for noun, rows in top_units_by_level(explanation, target)
         ],
     }
@@ -192,6 +204,12 @@ def summarize(explanation: Explanation) -> str:
     captions = [*group_captions(*annotated), *([test.caption] if test else [])]
     answer = f"{plain_text(question_caption(why, row))} Most important {context_noun(why)}s: {best}"
     return ". ".join([answer, *map(plain_text, captions)])
+
+
+def _strongest(explanation: Explanation, target: int, part: Token) -> int:
+    """The position of the strongest unit inside a larger part of the prompt."""
+    inside = [i for i, unit in enumerate(explanation.input) if part.start <= unit.start < part.end]
+    return max(inside, key=lambda i: explanation.scores[target][i], default=0)
 
 
 def _names(text: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ import numpy as np
 from reagent.atomic_io import atomic_write
 from reagent.errors import InputError
 from reagent.explanation import Explanation, Rows
-from reagent.views.display import displayed, main_row, row_of
+from reagent.views.display import displayed, main_row, row_of, with_cut_marked
 from reagent.views.groups import SufficiencyText, describe_sufficiency, group_captions, group_marks
 from reagent.views.summary import (
     OPEN_RANKS_NOTE,
@@ -65,7 +65,7 @@ def save_png(explanation: Explanation, path: str | Path, target: int | None = No
     FigureCanvasAgg(figure)  # its own canvas leaves pyplot and its backend unchanged
     fonts = find_fonts()
     if target is not None:
-        _Plot(explanation, *fonts).draw_bars(figure, row_of(explanation, target))
+        _Plot(with_cut_marked(explanation), *fonts).draw_bars(figure, row_of(explanation, target))
     else:
         shown = displayed(explanation, unit)
         main, row = main_row(shown)

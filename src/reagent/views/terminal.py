@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reagent.explanation import Contribution, Explanation
-from reagent.views.display import displayed, main_row, output_noun, row_of
+from reagent.views.display import displayed, main_row, output_noun, row_of, with_cut_marked
 from reagent.views.fitted_label import FittedLabel
 from reagent.views.groups import describe_sufficiency, group_captions, group_marks
 from reagent.views.shading import BAR_COLOUR, Shading, render_template
@@ -63,7 +63,7 @@ def _render(explanation: Explanation, target: int | None, unit: str | None, colo
         yield Text("There is no output token to explain.")
         yield render_facts(explanation)
     elif target is not None:
-        yield from _TerminalView.of(explanation, colour).render(row_of(explanation, target))
+        yield from _TerminalView.of(with_cut_marked(explanation), colour).render(row_of(explanation, target))
     else:
         shown = displayed(explanation, unit)
         main, row = main_row(shown)

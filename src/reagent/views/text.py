@@ -21,6 +21,7 @@ SPACE, NEWLINE, TAB = "·", "⏎", "⇥"
 MANY_SPACES = 4
 ASSISTANT, ROLE_LENGTH = "assistant", 24  # the role of the completion; the maximum length of a role and a tool
 SOURCE, OUTPUT = "source", "output"  # the two texts of an encoder–decoder
+CUT = "⟨…⟩"  # a character of which only the first bytes were generated
 
 # Bidirectional classes of the format characters that change the layout or hide text. Other format characters
 # are visible (Arabic number signs), or they are harmless and needed (direction marks, joiners).
@@ -68,6 +69,16 @@ def sanitize(text: str) -> str:
     """
     parts = _REGION_FLAG.split(text)  # each second part is a flag
     return "".join(part if i % 2 else "".join(map(_sanitize_character, part)) for i, part in enumerate(parts))
+
+
+def mark_cut(text: str) -> str:
+    """Mark the end of a generated text that was cut inside a character.
+
+    >>> mark_cut("दिल्\N{REPLACEMENT CHARACTER}")
+    'दिल्⟨…⟩'
+    """
+    complete = text.rstrip("\N{REPLACEMENT CHARACTER}")
+    return text if complete == text else complete + CUT
 
 
 def label(token: Token) -> str:

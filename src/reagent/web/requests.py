@@ -43,6 +43,9 @@ class ExplainBody(BaseModel):
         None, description="Number of tokens to generate and explain (default 10).", json_schema_extra={"minimum": 1}
     )
     target_span: str | None = Field(None, description="Explain this phrase of the output as a whole.")
+    answer_span: str | None = Field(
+        None, description="The answer in the output; it is traced through the text before it to the prompt."
+    )
     contrast: str | None = Field(None, description="Explain why the model did not say this instead.")
     attribute_target: bool | None = Field(
         None,
@@ -121,12 +124,13 @@ class ServiceOptions:
         max_new_tokens = 10 if body.max_new_tokens is None else body.max_new_tokens
         replacer = body.replacer or "auto"
         self._check_limits(max_new_tokens, body.probes)
-        self._check_length("prompt", [body.prompt, body.target, body.target_span, body.contrast, *_texts(body)])
+        self._check_length("prompt", _texts(body))
         request = ExplainRequest.build(
             _read_prompt(body),
             target=body.target,
             max_new_tokens=max_new_tokens,
             target_span=body.target_span,
+            answer_span=body.answer_span,
             contrast=body.contrast,
             attribute_target=body.attribute_target,
             what_if=body.what_if,
@@ -188,8 +192,10 @@ class ServiceOptions:
             )
 
 
-def _texts(body: ExplainBody) -> list[str]:
-    return [message.role + message.content for message in body.messages or []]
+def _texts(body: ExplainBody) -> list[str | None]:
+    """All texts of a request, for the limit of its length."""
+    messages = [message.role + message.content for message in body.messages or []]
+    return [body.prompt, body.target, body.target_span, body.answer_span, body.contrast, *messages]
 
 
 def _read_prompt(body: ExplainBody) -> Any:

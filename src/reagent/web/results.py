@@ -11,7 +11,7 @@ from reagent.methods import ProgressCallback
 from reagent.models.base import Model
 from reagent.request import ExplainRequest
 from reagent.views import citations_page, html
-from reagent.views.text import shorten
+from reagent.views.text import mark_cut, shorten
 
 JobRequest = ExplainRequest | CiteRequest
 Result = Explanation | Citations
@@ -44,7 +44,7 @@ def summarize_request(request: JobRequest) -> dict[str, str]:
 
 
 def answer_of(result: Result) -> str:
-    return result.answer if isinstance(result, Citations) else result.completion
+    return mark_cut(result.answer if isinstance(result, Citations) else result.completion)
 
 
 def count_probes(result: Result) -> int:

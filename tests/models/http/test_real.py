@@ -13,7 +13,7 @@ from reagent.models.huggingface import HuggingFaceModel
 
 pytestmark = pytest.mark.xdist_group("real servers")  # one worker starts them
 
-PROBES: dict[str, Any] = {"max_new_tokens": 1, "preset": "leave-one-out", "replacer": "self", "probes": 32}
+PROBES: dict[str, Any] = {"max_new_tokens": 1, "preset": "leave-one-out", "replacer": "self", "probes": 16}
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,8 @@ def test_llama_cpp_has_the_tokens_of_the_model(llama: str, smollm2: HuggingFaceM
 
 def test_through_llama_cpp_the_top_five_agree(llama: str, smollm2: HuggingFaceModel, prompt: str) -> None:
     """The same replacements, in quantised arithmetic; `self` would propose others where two are about as likely."""
-    asked = PROBES | {"replacer": "random", "probes": 40}
+    asked = PROBES | {"replacer": "random", "probes": 24}
+    prompt = prompt[: prompt.index(" (")] + prompt[prompt.index(")") + 2 :]  # two sentences are enough
     here = reagent.explain(smollm2, prompt, **asked)
     there = reagent.explain(reagent.load_model(llama, top=2000), prompt, **asked)
     assert there.completion == " Tokyo"

@@ -37,10 +37,11 @@ def bounding_box(part: Locator) -> Any:
     return box
 
 
-def violations(page: Page) -> list[Any]:
-    """The accessibility problems that axe-core reports."""
-    page.evaluate(AXE.read_text(encoding="utf-8"))
-    problems = page.evaluate("() => axe.run()")["violations"]
+def violations(page: Page, within: str | None = None) -> list[Any]:
+    """The accessibility problems that axe-core reports for the page, or for a part of it."""
+    if not page.evaluate("() => 'axe' in window"):
+        page.evaluate(AXE.read_text(encoding="utf-8"))
+    problems = page.evaluate("within => axe.run(within || document)", within)["violations"]
     return [(v["id"], [(n["html"][:200], n["failureSummary"]) for n in v["nodes"][:3]]) for v in problems]
 
 

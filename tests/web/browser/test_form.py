@@ -186,6 +186,16 @@ def test_an_opened_chat_can_be_changed_and_continued(page: Page, bodies: list[An
 # --- questions about the output ---
 
 
+def test_an_answer_can_be_traced(page: Page, bodies: list[Any]) -> None:
+    fill(page, target=" Tokyo, dear", answer_span="dear")
+    page.get_by_role("button", name="Explain").click()
+    wait_until_finished(page)
+    assert bodies[0]["answer_span"] == "dear"
+    page.reload()
+    wait_until_finished(page)
+    expect(page.locator("#answer_span")).to_have_value("dear")
+
+
 def test_a_phrase_and_what_if_can_be_asked_for(page: Page, bodies: list[Any]) -> None:
     fill(page, target=" Tokyo, dear", target_span="Tokyo")
     page.get_by_label("What if?").check()

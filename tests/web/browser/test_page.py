@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import regex
 from playwright.sync_api import Browser, Page, expect
 
 from views.samples import HOSTILE, PROMPT, by_methods, every_kind, grouped, make
@@ -359,17 +360,62 @@ def test_right_to_left_text_is_shown_from_the_right(page: Page) -> None:
     expect(page.get_by_label("Prompt", exact=True)).to_have_attribute("dir", "auto")
 
 
+SCRIPTS = {
+    "Hindi": ("राम की बहन दिल्ली में", " रहती है"),
+    "Arabic": ("انتقلت عمتي إلى", " اليابان"),
+    "Chinese": ("她住在日本的", "首都。"),
+    "emoji": ("a 👨\u200d👩\u200d👧 in 🏴\U000e0067\U000e0062\U000e0065\U000e006e\U000e0067\U000e007f or", " 👋🏽❤️"),
+    "code": ("def f(x):\n\tif x > 1:\n", "\t\treturn x * f(x - 1)\n"),
+}
+
+
+def test_every_script_is_shown_without_breaking_a_character(page: Page) -> None:
+    """The tokens of the model are single bytes of these characters."""
+    for seed, (prompt, answer) in enumerate(SCRIPTS.values(), start=200):
+        submit(page, prompt, target=answer, seed=str(seed))
+        expect(page.locator("#view .reagent-facts")).to_contain_text(f"seed {seed}")
+        wait_until_finished(page)
+        for unit in (page.locator("#view .reagent-token"), page.locator("#view .reagent-answer")):
+            texts = [text.replace("⏎", "") for text in unit.all_text_contents()]
+            joined = "".join(texts).strip()
+            assert joined == (prompt if unit.first.get_attribute("data-position") else answer).strip()
+            assert [c for text in texts for c in regex.findall(r"\X", text)] == regex.findall(r"\X", "".join(texts))
+        names = page.locator("#view .reagent-top .reagent-name").all_inner_texts()
+        assert not set("".join(names)) & set("\ufffd⁺"), names
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_prompt_of_600_tokens_opens_at_its_strongest_word(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 800})
+    prompt = " ".join(f"w{i}" for i in range(600))
+    drop(page, ("why.json", make(prompt, " a b c", important=" w250", stderr=True, display_unit="word").to_json()))
+    expect(choices(page).first).to_have_text("whole answer")
+    context = page.locator("#view .reagent-context")
+    assert running_text(page) == prompt
+    assert context.text_content() == prompt + " a b c"  # the answer is there too
+    strongest = context.locator('[data-position="250"]')
+    box, word = bounding_box(context), bounding_box(strongest)
+    assert box["height"] < 420
+    assert box["y"] < word["y"] < box["y"] + box["height"] - word["height"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    place = strongest.evaluate("node => 100 * node.offsetTop / node.closest('.reagent-context').scrollHeight")
+    image = context.evaluate("node => getComputedStyle(node).backgroundImage")  # a mark at the edge, where it is
+    assert [float(mark) for mark in re.findall(r"gradient\(rgba\(0, 0, 0, 0\) ([\d.]+)%", image)] == [
+        pytest.approx(place, abs=0.1)
+    ]
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "dark"), (390, "light")])
 def test_the_page_is_accessible_and_fits_the_window(
     browser: Browser, address: str, log: BrowserLog, width: int, scheme: Any
 ) -> None:
     page = open_page(browser, address, log, color_scheme=scheme, viewport={"width": width, "height": 800})
 
-    def check(state: str) -> None:
-        assert violations(page) == [], state
+    def check(state: str, within: str = "#result") -> None:  # the rest stays as it is in the first state
+        assert violations(page, within) == [], state
         assert page.evaluate("document.documentElement.scrollWidth") <= width, f"{state}: wider than the window"
 
-    check("empty")
+    check("empty", "html")
     submit(page, compare="attention")
     wait_until_finished(page)
     check("compared")
@@ -385,6 +431,6 @@ def test_the_page_is_accessible_and_fits_the_window(
         check(name)
     drop(page, ("why.json", "no JSON"))
     expect(page.get_by_role("alert")).not_to_be_empty()
-    check("error")
+    check("error", "html")
     assert log.unexpected() == []
     page.context.close()

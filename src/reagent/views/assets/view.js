@@ -41,6 +41,8 @@ function reagentParts() {
     return Math.max(0, ...before.map(([, , positions]) => pieceWeight(row, positions)));
   };
 
+  const VISIBLE_WEIGHT = 0.15; // of a shade that is worth scrolling to
+
   // Each message of a chat is a group beside its role. `describe` returns the attributes of a token. A piece of
   // several tokens is described by the strongest. A piece that contains the target is drawn as the answer.
   const drawText = (context, data, target, describe) => {
@@ -73,7 +75,22 @@ function reagentParts() {
       }
     }
     context.classList.toggle("reagent-scrolls", context.scrollHeight > context.clientHeight + 8); // not by a descender
+    context.style.setProperty("--ruler", ruler(context));
     reveal(context, ranking(data, target)[0]);
+  };
+
+  // Marks at the edge of a text that scrolls: where shaded parts are, also those out of sight. A background, because it
+  // stays where it is while the text scrolls.
+  const ruler = (context) => {
+    const weightOf = (node) => Number(node.querySelector(".reagent-ink").style.getPropertyValue("--weight"));
+    const shaded = [...context.querySelectorAll(".reagent-token")].filter((node) => weightOf(node) >= VISIBLE_WEIGHT);
+    const marks = shaded.map((node) => {
+      const [top, height] = [node.offsetTop, node.offsetHeight].map((size) => (100 * size) / context.scrollHeight);
+      const [from, to] = [top, top + Math.max(height, 1)].map((share) => share.toFixed(1) + "%");
+      const colour = `rgb(var(--shade) / ${Math.max(0.4, weightOf(node))})`;
+      return `linear-gradient(transparent ${from}, ${colour} ${from} ${to}, transparent ${to})`;
+    });
+    return marks.join(", ") || "none";
   };
 
   // The spaces around a word have no shade, so that none is visible at the end of a line. A space with a combining
@@ -360,8 +377,8 @@ function reagentView(element, data) {
     levels.replaceChildren();
     for (const [noun, units] of row.levels) {
       levels.append(headRow([noun, "score", ...(row.effects.length ? [effectHead(units.map((unit) => unit[4]))] : [])]));
-      for (const [short, full, value, change, error] of units) {
-        const node = levels.appendChild(make("div.row", "", { role: "row" }));
+      for (const [short, full, value, change, error, strongest] of units) {
+        const node = levels.appendChild(make("div.row", "", { role: "row", "data-position": strongest }));
         cell(node, "name", quoted(short, full));
         cell(node, "number", score(value));
         if (change !== null) cell(node, "number", signed(change, error));
@@ -507,6 +524,7 @@ function reagentView(element, data) {
   watch(context, "mouseover", "focusin", "click");
   onAnswerClick(context, data, choose);
   for (const list of [top, whatIf]) watch(list, "mouseover", "click");
+  watch(levels, "click");
   redraw(element, () => {
     element.replaceChildren(
       ...chooser.nodes, failure, caution, ...template, context, legend(largest), groups, readout, ...trace, levels, top,

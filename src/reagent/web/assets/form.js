@@ -7,7 +7,7 @@ export const EXAMPLE =
 const PROMPT_LABELS = { text: "Prompt", chat: "Last message of the user" };
 
 export function createRequestForm(form, options) {
-  const { kind, system, prompt, method, preset, unit, compare, target, target_span, attribute_target, what_if } = form.elements;
+  const { kind, system, prompt, method, preset, unit, compare, target, target_span, answer_span, attribute_target, what_if } = form.elements;
   const { max_new_tokens, removal, replacer, seed, probes } = form.elements;
   const part = (id) => form.querySelector(`#${id}`);
   const turns = createTextList(part("turns"), "Message", { roles: ["user", "assistant"] });
@@ -60,6 +60,7 @@ export function createRequestForm(form, options) {
     ...readPrompt(),
     ...textOf(target),
     ...textOf(target_span),
+    ...textOf(answer_span),
     ...numberOf(max_new_tokens),
     ...numberOf(seed),
     ...textOf(unit),
@@ -107,7 +108,7 @@ export function createRequestForm(form, options) {
     updateFields();
     for (const field of [removal, replacer, unit]) choose(field, request[field.name]);
     choose(compare, comparedMethod);
-    for (const field of [seed, probes, target, target_span]) field.value = request[field.name] ?? field.defaultValue;
+    for (const field of [seed, probes, target, target_span, answer_span]) field.value = request[field.name] ?? field.defaultValue;
     attribute_target.checked = request.attribute_target ?? false;
     what_if.checked = request.what_if ?? false;
     updateFields();
