@@ -63,6 +63,7 @@ benchmark: $(STAMP)  ## measure speed and agreement (hours); JSON in docs/benchm
 	$(BIN)/python benchmarks/games.py --out docs/benchmarks/games.jsonl > docs/benchmarks/games.json
 	$(BIN)/python benchmarks/models.py --out docs/benchmarks/models.jsonl > docs/benchmarks/models.json
 	$(BIN)/python benchmarks/models.py --page docs/benchmarks/models.json > docs/models.md
+	$(BIN)/python benchmarks/seq2seq.py --out docs/benchmarks/seq2seq.jsonl > docs/benchmarks/seq2seq.json
 	$(BIN)/python benchmarks/planted_passages.py > docs/benchmarks/planted_passages.json
 	$(BIN)/python benchmarks/citations.py --out docs/benchmarks/citations.jsonl > docs/benchmarks/citations.json
 	$(BIN)/python benchmarks/long_contexts.py --out docs/benchmarks/long_contexts.jsonl > docs/benchmarks/long_contexts.json

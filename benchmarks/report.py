@@ -771,6 +771,51 @@ def gguf(results: dict[str, Any]) -> str:
     return "\n".join([*lines, ""])
 
 
+def seq2seq(results: dict[str, Any]) -> str:
+    causes = results["causes"]
+    first = next(iter(causes.values()))
+    among = next(name for name in next(iter(first["methods"].values())) if name != "first")
+    lines = [
+        "## Encoder–decoder models",
+        "",
+        "`benchmarks/seq2seq.py` explains two tiny networks, a BART and a T5, that are trained to translate the animal, the",
+        "colour and the food of a source of nine words. The cause of an output word is one word of the source. A tenth of the",
+        f"training labels is wrong, so that the networks are never certain. For {first['words']} output words of each network: how often the",
+        f"cause is the most important word, and how often it is {among} words.",
+        "",
+    ]
+    columns = [f"{name.upper()}, {what}" for name in causes for what in ("first", among)]
+    lines += _table(
+        "method",
+        columns,
+        {
+            f"`{method}`": [str(causes[name]["methods"][method][what]) for name in causes for what in ("first", among)]
+            for method in first["methods"]
+        },
+    )
+    facts = [key for key in first if key not in ("part", "words", "methods", "total_seconds")]
+    lines += ["", *_table("of the networks", [name.upper() for name in causes], {
+        fact: [str(causes[name][fact]) for name in causes] for fact in facts
+    })]  # fmt: skip
+    lines += [
+        "",
+        "The cost of 20 targets and of one, at equal probes, on a network of the size of T5-small with random weights (CPU",
+        "seconds of one thread):",
+        "",
+        "| source | method | passes | tokens | seconds | of them in the network | ratio | ratio in the network |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for source, methods in results["cost"].items():
+        for method, row in methods.items():
+            if not isinstance(row, dict):
+                continue
+            one, many = (row[key] for key in row if key != "ratio")
+            cells = [f"{one[key]:,} and {many[key]:,}" for key in one]
+            ratios = [str(row["ratio"][key]) for key in ("seconds", "seconds in the network")]
+            lines.append(f"| {source} | `{method}` | {' | '.join([*cells, *ratios])} |")
+    return "\n".join([*lines, ""])
+
+
 def _difference(value: float | str | None) -> str:
     if value is None:
         return "–"
@@ -797,6 +842,7 @@ SECTIONS = {
     "interrupted": interrupted,
     "designs": designs,
     "gguf": gguf,
+    "seq2seq": seq2seq,
 }
 
 

@@ -140,6 +140,19 @@ NOT_BUILT = {  # by model type: why there is no network of this type alone
     "musicgen_melody": "generates codes of audio; the class takes the configuration of the decoder alone",
 }
 
+FEW = [  # those that `make test` checks, each for what is special about it
+    "bamba",  # counts positions from zero in every call
+    "ctrl",  # scales embeddings in place
+    "deepseek_v32",  # sparse attention
+    "falcon",  # cannot be switched to another attention implementation
+    "gemma3_text",  # sliding attention
+    "gpt_oss",  # attention sinks
+    "mamba",  # no attention
+    "minimax",  # a cache of its own
+    "qwen3_next",  # a hybrid
+    "roberta",  # positions start after the padding id
+]
+
 
 @cache
 def build(model_type: str) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from transformers import RobertaConfig, RobertaForMaskedLM
 
 import masked
@@ -40,22 +41,52 @@ def top_words(why: Explanation) -> dict[str, str]:
     return {token.text.strip(): words[int(np.argmax(row[: len(words)]))] for token, row in rows}
 
 
-METHODS: list[tuple[str, dict[str, Any]]] = [
-    ("reagent", {}),
-    ("reagent", {"preset": "leave-one-out"}),
-    ("reagent", {"preset": "paper", "stop": False, "max_steps": 300, "runs": 1, "attribute_target": False}),
-    *((name, {}) for name in ("input_x_gradient", "integrated_gradients", "gradient_shap")),
-    *((name, {}) for name in ("attention", "attention_last", "attention_rollout")),
-    *((name, {}) for name in ("lime", "occlusion", "shapley", "greedy")),
-    ("exact", {"prompt_spans": [(0, 8), (9, 12), (13, 18), (19, 25), (26, 29), (30, 46)]}),
+METHODS: dict[str, dict[str, Any]] = {
+    "fast": {},
+    "leave-one-out": {"preset": "leave-one-out"},
+    "paper": {"preset": "paper", "attribute_target": False, "stop": False, "max_steps": 300, "runs": 1},
+    "input_x_gradient": {"method": "input_x_gradient", "reduction": "norm"},
+    **{name: {"method": name} for name in ("integrated_gradients", "gradient_shap")},
+    **{name: {"method": name} for name in ("attention", "attention_last", "attention_rollout")},
+    **{name: {"method": name} for name in ("lime", "occlusion", "shapley", "exact")},
+    "greedy": {"method": "greedy", "removal": "mask"},
+}
+SOURCES = [
+    {"wolf": "loup", "grey": "gris", "soup": "soupe"},
+    {"hare": "lapin", "blue": "bleu", "honey": "miel"},
 ]
 
 
-@pytest.mark.parametrize(("method", "options"), METHODS, ids=lambda value: value if isinstance(value, str) else "")
-def test_every_method_finds_the_causes(model: Seq2SeqModel, method: str, options: dict[str, Any]) -> None:
-    why = reagent.explain(model, PROMPT, method=method, **options)
-    assert why.completion == "chien rouge pain"
-    assert top_words(why) == CAUSES
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_finds_the_causes(model: Seq2SeqModel, name: str) -> None:
+    rng = np.random.default_rng(0)
+    for words in SOURCES:
+        prompt = " ".join(rng.permutation([*words, *rng.choice(translator.OTHERS, 6)]))
+        why = reagent.explain(model, prompt, **METHODS[name])
+        assert top_words(why) == {target: word for word, target in words.items()}
+
+
+def test_the_encoder_mixes_words(model: Seq2SeqModel) -> None:
+    """So that a method must tell the cause from the places that have heard of it."""
+    texts = [[translator.IDS[word] for word in text.split()] for text in ("the dog near a", "of dog with to")]
+    with torch.inference_mode():
+        states = model._adapter.encode(torch.tensor(texts))[:, 1]
+    assert (states[1] - states[0]).norm() > 0.05 * states[0].norm()
+
+
+def test_gradients_are_slopes(model: Seq2SeqModel) -> None:
+    case = model.case(PROMPT, "chien rouge pain").with_logprobs(model)
+    text = model.embed(case.ids[: int(case.positions.max())])
+    assert text is not None
+    words, step = len(PROMPT.split()), 0.01
+    products = (text * model.gradients(case, text[None], range(3))[0]).sum(-1)[:, :words]
+    values = []
+    for factor in (1 + step, 1 - step):
+        points = np.repeat(text[None], words, axis=0)
+        points[np.arange(words), np.arange(words), :-1] *= factor  # the last column marks the boundary
+        values.append(model.values(case, points).T)
+    slopes = (values[0] - values[1]) / (2 * step)
+    np.testing.assert_allclose(products, slopes, atol=0.03 * np.abs(products).max())
 
 
 def test_random_scores_find_nothing(model: Seq2SeqModel) -> None:
@@ -104,12 +135,11 @@ def test_only_the_source_is_changed_unless_the_output_is_asked_for(model: Seq2Se
     assert why.attributes == "prompt"
     assert all(not any(row[len(why.input) :]) for row in why.scores)
     both = reagent.explain(model, PROMPT, attribute_target=True, preset="leave-one-out")
-    # The translator says a colour after an animal, and a food after a colour.
-    for t, before in ((1, "chien"), (2, "rouge")):
-        assert both.effects is not None
-        row = dict(zip([token.text.strip() for token in both.context(t)], both.effects[t], strict=True))
-        assert row[before] > 1
-        assert row[CAUSES[both.output[t].text.strip()]] > 1
+    # The translator says a colour after an animal.
+    assert both.effects is not None
+    row = dict(zip([token.text.strip() for token in both.context(1)], both.effects[1], strict=True))
+    assert row["chien"] > 1
+    assert row["red"] > 1
 
 
 def test_special_tokens_are_protected_and_never_important(model: Seq2SeqModel) -> None:
@@ -168,10 +198,10 @@ def test_files_keep_everything(model: Seq2SeqModel, tmp_path: Path) -> None:
 def test_documents_are_cited(model: Seq2SeqModel) -> None:
     documents = ["a dog. the of.", "red and the. to in.", "bread near a. of the."]
     citations = reagent.cite(model, "with the", documents, answer="chien rouge pain")
-    needed = [
-        citations.sentences[one.index].text.strip() for one in citations.parts[0].sentences if "needed" in one.marks
-    ]
-    assert sorted(needed) == ["a dog.", "bread near a.", "red and the."]
+    first = citations.parts[0].sentences[:3]
+    assert all("needed" in one.marks for one in first)
+    texts = sorted(citations.sentences[one.index].text.strip() for one in first)
+    assert texts == ["a dog.", "bread near a.", "red and the."]
 
 
 def test_the_messages_of_a_chat_are_the_source(model: Seq2SeqModel) -> None:

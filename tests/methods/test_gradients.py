@@ -90,11 +90,13 @@ def baseline(text: torch.Tensor, case: Case, kept: int = -1) -> torch.Tensor:
 def test_input_x_gradient_equals_autograd_and_captum(model: HuggingFaceModel) -> None:
     case = case_of(model)
     text, forward = plain(model, case)
-    result = effects(InputXGradient(), model, case)
+    result, norms = (effects(InputXGradient(reduction=name), model, case) for name in ("sum", "norm"))
     for t in range(3):
         points = text.clone().requires_grad_()
         (slope,) = torch.autograd.grad(forward(points)[0, t], points)
         by_autograd = (slope * text).sum(-1)[0].numpy()
+        by_norm = np.where(case.protected[: len(norms[t])], 0, (slope * text).norm(dim=-1)[0, : len(norms[t])])
+        np.testing.assert_allclose(norms[t], by_norm, atol=1e-5)
         by_captum = captum.attr.InputXGradient(forward).attribute(text.clone().requires_grad_(), target=t)
         for expected in (by_autograd, by_captum.sum(-1)[0].detach().numpy()):
             row = np.where(case.protected[: len(result[t])], 0, expected[: len(result[t])])

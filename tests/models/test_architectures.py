@@ -8,23 +8,11 @@ from typing import Any
 
 import pytest
 
-from architectures import ARCHITECTURES, NOT_BUILT, build
+from architectures import ARCHITECTURES, FEW, NOT_BUILT, build
 from sweep import CHECKS, run_checks
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "docs" / "benchmarks" / "models.json"
-FEW = [
-    "bamba",  # counts positions from zero in every call
-    "ctrl",  # scales embeddings in place
-    "deepseek_v32",  # sparse attention
-    "falcon",  # cannot be switched to another attention implementation
-    "gemma3_text",  # sliding attention
-    "gpt_oss",  # attention sinks
-    "mamba",  # no attention
-    "minimax",  # a cache of its own
-    "qwen3_next",  # a hybrid
-    "roberta",  # positions start after the padding id
-]
 MANY = [pytest.param(name, marks=pytest.mark.sweep) for name in ARCHITECTURES if name not in FEW]
 
 

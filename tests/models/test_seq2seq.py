@@ -2,15 +2,25 @@
 
 import copy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForSeq2SeqLM, BartForCausalLM, BertConfig, EncoderDecoderConfig, RobertaConfig
+from transformers import (
+    AutoModelForSeq2SeqLM,
+    BartForCausalLM,
+    BertConfig,
+    EncoderDecoderConfig,
+    MBartTokenizer,
+    NllbTokenizer,
+    RobertaConfig,
+)
 
 import tiny_seq2seq
 from reagent import explain
 from reagent.case import Floats, Ids
+from reagent.cli import main
 from reagent.errors import CapabilityError, InputError
 from reagent.models.huggingface import HuggingFaceModel
 from reagent.models.load import load_model
@@ -231,13 +241,65 @@ def test_different_vocabularies_are_refused() -> None:
         load_model((AutoModelForSeq2SeqLM.from_config(config), tokenizer))
 
 
-def test_a_tokenizer_of_several_languages_needs_a_target_language() -> None:
-    network = copy.deepcopy(tiny_seq2seq.network_of("m2m100"))
-    network.generation_config.forced_bos_token_id = None
-    tokenizer = copy.deepcopy(tiny_seq2seq.tokenizer_of("m2m100"))
-    tokenizer.src_lang, tokenizer.tgt_lang = "en", None
-    with pytest.raises(InputError, match="set src_lang and tgt_lang of its tokenizer"):
-        load_model((network, tokenizer))
+def translators(tmp_path: Path) -> dict[str, Path]:
+    """Folders of an NLLB, whose language code comes first, and of an mBART, where it comes last."""
+    vocabulary = ["<s>", "<pad>", "</s>", "<unk>", "▁", *"Therivunsotwld"]
+    nllb = NllbTokenizer(vocab={token: i for i, token in enumerate(vocabulary)}, merges=[])
+    mbart = MBartTokenizer(vocab=[(token, -1.0 * (i > 3)) for i, token in enumerate(vocabulary)])
+    folders = {}
+    for family, tokenizer in (("m2m100", nllb), ("mbart", mbart)):
+        torch.manual_seed(0)
+        network = AutoModelForSeq2SeqLM.from_config(tiny_seq2seq.FAMILIES[family](len(tokenizer)))
+        network.config.decoder_start_token_id = network.generation_config.decoder_start_token_id = None
+        if family == "m2m100":
+            network.config.decoder_start_token_id = network.generation_config.decoder_start_token_id = 2
+        folders[family] = tmp_path / family
+        network.save_pretrained(folders[family])
+        tokenizer.save_pretrained(folders[family])
+    return folders
+
+
+@pytest.mark.parametrize(
+    ("family", "source", "target"), [("m2m100", "eng_Latn", "fra_Latn"), ("mbart", "en_XX", "fr_XX")]
+)
+def test_languages_choose_the_codes_of_source_and_output(
+    family: str, source: str, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = translators(tmp_path)[family]
+    with pytest.raises(InputError, match=f"translates between several languages: give `languages`.*{source[:2]}"):
+        load_model(folder)
+    with pytest.raises(
+        InputError, match=f"has no language 'xx_Latn'.* It has: {'ace' if family == 'm2m100' else 'ar'}"
+    ):
+        load_model(folder, languages=("xx_Latn", target))
+    model = load_model(folder, languages=(source, target))
+    assert isinstance(model, Seq2SeqModel)
+    case = model.case("The river", "town")
+    names = [token.text for token in case.input if token.protected]
+    start = [model._text.codec.name(model._text.start)] if family == "mbart" else ["</s>", target]
+    assert names == ([source, "</s>", *start] if family == "m2m100" else ["</s>", source, *start])
+    assert start[-1] == target
+    assert model.info["languages"] == [source, target]
+    path = tmp_path / "why.json"
+    options = ["--target", "town", "--method", "occlusion", "--json", str(path), "--quiet"]
+    with pytest.raises(SystemExit) as stop:
+        main(["explain", "The river", "--model", str(folder), "--languages", f"{source}, {target}", *options])
+    assert not stop.value.code, capsys.readouterr().err
+    with pytest.raises(SystemExit) as stop:
+        main(["evaluate", str(path), "--metrics", "comprehensiveness", "--draws", "2", "--quiet"])
+    assert not stop.value.code, capsys.readouterr().err
+
+
+def test_languages_of_other_models_are_refused() -> None:
+    for family in ("t5", "bart"):
+        with pytest.raises(InputError, match="has no languages: leave `languages` out"):
+            load_model((tiny_seq2seq.network_of(family), tiny_seq2seq.tokenizer_of(family)), languages=("a", "b"))
+    with pytest.raises(InputError, match="does not translate between languages"):
+        load_model("smollm2", languages=("en", "fr"))
+    with pytest.raises(InputError, match="a server has its own languages"):
+        load_model("http://127.0.0.1:9", languages=("en", "fr"))
+    with pytest.raises(InputError, match="`languages` must be two codes"):
+        load_model("smollm2", languages="en")  # type: ignore[arg-type]
 
 
 def test_long_texts_are_refused() -> None:
@@ -283,6 +345,45 @@ def test_a_short_context_is_respected(context: int) -> None:
     assert model.context_length == context
     assert ("inputs_embeds" in model.missing_inputs) == (context < 4)
     assert model._adapter.is_causal == (context >= 4)
+
+
+def test_a_module_is_checked_once() -> None:
+    network = copy.deepcopy(tiny_seq2seq.network_of("t5"))
+    passes: list[int] = []
+    network.register_forward_pre_hook(lambda *_: passes.append(1))
+    counts = []
+    for dtype in (torch.float32, torch.float32, torch.bfloat16):
+        load_model((network.to(dtype), tiny_seq2seq.tokenizer_of("t5")))
+        counts.append(len(passes))
+    assert 0 < counts[0] == counts[1] < counts[2]
+
+
+@pytest.mark.parametrize("family", ["t5", "bart", "m2m100"])
+def test_low_precision_is_checked_within_its_noise(family: str) -> None:
+    """Padding and embeddings are used as in float32, with the same scale of embeddings."""
+    exact = model_of(family)
+    network = copy.deepcopy(tiny_seq2seq.network_of(family)).to(torch.bfloat16)
+    model = load_model((network, tiny_seq2seq.tokenizer_of(family)))
+    assert isinstance(model, Seq2SeqModel)
+    assert model._adapter.is_causal
+    assert model._adapter.pads
+    assert model._adapter._scales == exact._adapter._scales
+    case = exact.case(PROMPT, TARGET)
+    found, expected = (one.score(case.ids[None], case.positions, case.targets).logprob for one in (model, exact))
+    np.testing.assert_allclose(found, expected, atol=0.2)
+
+
+def test_a_decoder_that_sees_later_tokens_is_found_in_low_precision() -> None:
+    network = copy.deepcopy(tiny_seq2seq.network_of("bart")).to(torch.bfloat16)
+
+    def look_ahead(_module: object, _args: object, output: Any) -> Any:
+        output.logits = output.logits + output.logits.mean(1, keepdim=True)
+        return output
+
+    network.register_forward_hook(look_ahead)
+    model = load_model((network, tiny_seq2seq.tokenizer_of("bart")))
+    assert isinstance(model, Seq2SeqModel)
+    assert not model._adapter.is_causal
 
 
 def test_a_network_that_fails_is_one_error_line() -> None:

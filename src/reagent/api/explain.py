@@ -391,7 +391,7 @@ _RENAMED = {
 # Parts of a prompt, which other tools take as separate arguments.
 _PROMPT_PARTS = ("context", "contexts", "document", "documents", "passages", "sources", "query", "question")
 # Arguments of load_model.
-_OF_MODEL = ("device", "dtype", "revision", "tokenizer")
+_OF_MODEL = ("device", "dtype", "revision", "languages", "tokenizer")
 
 
 def _check_options(method: str | Method, preset: str | None, options: Mapping[str, Any]) -> None:

@@ -28,6 +28,10 @@ ModelName = Annotated[
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps; all spreads a model over all GPUs.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")]
 Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")]
+Languages = Annotated[
+    str | None,
+    typer.Option(metavar="A,B", help="Translation: source and target language, as the tokenizer names them."),
+]
 
 # --- a server ---
 

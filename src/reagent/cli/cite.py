@@ -37,6 +37,7 @@ def cite(
     device: o.Device = "auto",
     dtype: o.Dtype = "auto",
     revision: o.Revision = None,
+    languages: o.Languages = None,
     tokenizer: o.Tokenizer = None,
     cache: o.Cache = None,
     concurrency: o.Concurrency = None,
@@ -85,7 +86,7 @@ def cite(
     )
     check_outputs(json, html=html, markdown=markdown)
     options = server_options(tokenizer, cache, concurrency, rate, recover, server)
-    loaded = load_model(model, device, dtype, revision, quiet, options)
+    loaded = load_model(model, device, dtype, revision, languages, quiet, options)
     if dry_run:
         typer.echo(estimate(loaded, request))
         return

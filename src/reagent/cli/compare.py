@@ -30,6 +30,7 @@ def compare(
     device: o.Device = "auto",
     dtype: o.Dtype = "auto",
     revision: o.Revision = None,
+    languages: o.Languages = None,
     tokenizer: o.Tokenizer = None,
     cache: o.Cache = None,
     concurrency: o.Concurrency = None,
@@ -84,7 +85,7 @@ def compare(
     )
     check_outputs(json, html=html, latex=latex)
     options_of_server = server_options(tokenizer, cache, concurrency, rate, recover, server)
-    loaded = load_model(model, device, dtype, revision, quiet, options_of_server)
+    loaded = load_model(model, device, dtype, revision, languages, quiet, options_of_server)
     with progress_bar("comparing", quiet) as on_progress:
         comparison = run_all(loaded, requests, lambda _name, progress: on_progress(progress))
     note_contrast(comparison[0], contrast, quiet)

@@ -21,6 +21,7 @@ def explain(
     device: o.Device = "auto",
     dtype: o.Dtype = "auto",
     revision: o.Revision = None,
+    languages: o.Languages = None,
     tokenizer: o.Tokenizer = None,
     cache: o.Cache = None,
     concurrency: o.Concurrency = None,
@@ -116,7 +117,7 @@ def explain(
     )
     check_outputs(json, html=html, png=png)
     options = server_options(tokenizer, cache, concurrency, rate, recover, server)
-    loaded = load_model(model, device, dtype, revision, quiet, options)
+    loaded = load_model(model, device, dtype, revision, languages, quiet, options)
     if dry_run:
         typer.echo(estimate(loaded, request))
         return

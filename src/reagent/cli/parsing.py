@@ -158,13 +158,20 @@ def parse_settings(pairs: list[str] | None, option: str = "--set") -> dict[str, 
 
 
 def load_model(
-    model: str, device: str, dtype: str, revision: str | None, quiet: bool, server: Mapping[str, Any] | None = None
+    model: str,
+    device: str,
+    dtype: str,
+    revision: str | None,
+    languages: str | None,
+    quiet: bool,
+    server: Mapping[str, Any] | None = None,
 ) -> Model:
-    """Load a model, with a spinner."""
+    """Load a model, with a spinner. `languages` are two codes with a comma between them."""
+    codes: Any = None if languages is None else [code.strip() for code in languages.split(",")]
     with spinner(f"loading {model}", quiet):
         from reagent import models
 
-        return models.load_model(model, device=device, dtype=dtype, revision=revision, **server or {})
+        return models.load_model(model, device=device, dtype=dtype, revision=revision, languages=codes, **server or {})
 
 
 def server_options(

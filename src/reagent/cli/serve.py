@@ -40,6 +40,7 @@ def serve(
     device: o.Device = "auto",
     dtype: o.Dtype = "auto",
     revision: o.Revision = None,
+    languages: o.Languages = None,
     tokenizer: o.Tokenizer = None,
     cache: o.Cache = None,
     concurrency: o.Concurrency = None,
@@ -70,7 +71,13 @@ def serve(
     listening = bind(host, port)  # before the model is loaded, so that a port in use is reported at once
     access = make_access(listening, host, allow_remote, name or [])
     loaded = load_model(
-        model, device, dtype, revision, quiet, server_options(tokenizer, cache, concurrency, rate, recover, server)
+        model,
+        device,
+        dtype,
+        revision,
+        languages,
+        quiet,
+        server_options(tokenizer, cache, concurrency, rate, recover, server),
     )
     chosen = ServiceConfig(limits, access) if folder is None else ServiceConfig(limits, access, folder)
     app = create_app(loaded, chosen)

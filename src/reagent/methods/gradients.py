@@ -37,19 +37,29 @@ QUADRATURE_METHODS = ("gausslegendre", "riemann_trapezoid", "riemann_middle", "r
 
 @dataclass(frozen=True)
 class InputXGradient:
-    """Input × gradient: each embedding times the gradient, the first-order effect of setting it to zero."""
+    """Input × gradient: each embedding times the gradient, the first-order effect of setting it to zero.
+
+    The sum over the width of an embedding is signed, and may be negative for a unit that the target needs: to first
+    order the target gains if the embedding shrinks, though it is lost if the embedding is zero. The norm has no sign.
+    """
 
     replaces: ClassVar[bool] = False
 
+    reduction: str = "sum"  # over the width of an embedding: the sum, or the norm, as Inseq shows it
     scores: str = "positive"  # normalization, see normalization.py
     batch: int | None = None  # maximum number of points computed at once, to limit the memory
 
     def __post_init__(self) -> None:
         _check("input_x_gradient", self.scores, self.batch)
+        if self.reduction not in REDUCTIONS:
+            raise UnknownNameError("reduction of input_x_gradient", self.reduction, REDUCTIONS)
 
     @property
     def info(self) -> dict[str, Any]:
-        return {**asdict(self), "scores": NORMALIZATIONS[self.scores]}
+        options = {**asdict(self), "scores": NORMALIZATIONS[self.scores]}
+        if self.reduction == "sum":
+            del options["reduction"]  # not in stored benchmarks, whose keys depend on the options
+        return options
 
     def check(self, model: Model) -> None:
         require(model, Differentiable, "method 'input_x_gradient'")
@@ -72,7 +82,8 @@ class InputXGradient:
             captum = CaptumAdapter(embedded, group).connect(CaptumMethod)
             for t in group:
                 # Without requires_grad, captum sets it and warns.
-                rows[t] = _sum_width(captum.attribute(embedded.point(1.0).requires_grad_(), target=t))
+                products = captum.attribute(embedded.point(1.0).requires_grad_(), target=t)
+                rows[t] = REDUCTIONS[self.reduction](products)
             on_progress(Progress(group[-1] + 1, embedded.targets, "targets"))
         passes = model.meter.forward_passes - before
         return embedded.attribution(rows, self.scores, [1] * embedded.targets, ["fixed"] * embedded.targets, passes)
@@ -304,6 +315,13 @@ def _stderr_of_mean(draws: Floats, weights: Floats) -> Floats | None:
 def _sum_width(attributions: "torch.Tensor") -> Floats:
     """Captum's attributions of one target, [1, length, width], summed over the width; [length]."""
     return np.asarray(attributions.detach().double().sum(-1).numpy()[0])
+
+
+def _norm_width(attributions: "torch.Tensor") -> Floats:
+    return np.asarray(attributions.detach().double().norm(dim=-1).numpy()[0])
+
+
+REDUCTIONS = {"sum": _sum_width, "norm": _norm_width}
 
 
 def _check(method: str, scores: str, batch: int | None) -> str:

@@ -2,6 +2,7 @@
 
 base.py           the protocol of a model, and the protocols of optional capabilities
 load.py           `load_model`: from a name, path, URL or pair of objects to a model
+local.py          what all models on this machine have in common
 huggingface.py    causal language models on this machine, through `transformers`
 seq2seq.py        encoder–decoder models on this machine, through `transformers`
 encoder_decoder.py    an encoder–decoder as one function, from source and output to logits

@@ -1,22 +1,21 @@
 """Causal language models that run on this machine, through `transformers`. No code per model family."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from copy import copy
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from threading import RLock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from reagent.case import Case, Floats, Ids, Mask, TargetScores
+from reagent.case import Case, Ids, Mask, TargetScores
 from reagent.errors import CapabilityError, InputError
 from reagent.explanation import Token
 from reagent.models import internals
-from reagent.models.base import Meter, Predictions, Singles
+from reagent.models.base import Predictions, Singles
 from reagent.models.chat import Chat, Tools, check_target, render_chat
+from reagent.models.local import PASS_COST, LocalModel
 from reagent.models.network import LOGITS_AT_ONCE, TOKENS_AT_ONCE, Network
 from reagent.models.padding import pad_right, plan_ragged
 from reagent.models.prefix_cache import PrefixCache, plan_batches
@@ -25,7 +24,6 @@ from reagent.models.tokenization import (
     REPLACEMENT,
     TokenizerCodec,
     added_text,
-    is_ordinary,
     locate_continuation,
     tokenize,
     tokenize_chat,
@@ -37,10 +35,9 @@ if TYPE_CHECKING:
 
 LOGITS_IN_CACHE = 2**20  # logits that are read twice while they are in the processor's cache
 LONG_TEXT = 512  # tokens
-PASS_COST = 48  # tokens that a processor reads in the fixed time of one pass
 
 
-class HuggingFaceModel:
+class HuggingFaceModel(LocalModel[Network]):
     """A `transformers` causal LM and its tokenizer.
 
     `tokens_at_once` and `logits_at_once` bound the memory of one batch. They change how batches are cut and nothing
@@ -58,30 +55,10 @@ class HuggingFaceModel:
         tokens_at_once: int = TOKENS_AT_ONCE,
         logits_at_once: int = LOGITS_AT_ONCE,
     ) -> None:
-        self.network = network
-        self.tokenizer = tokenizer
-        self.meter = Meter()
-        self._name = name or str(getattr(network, "name_or_path", "")) or type(network).__name__
-        self._revision = revision
-        self._backend = backend
-        self._adapter = Network(network, tokens_at_once, logits_at_once)
-        self._codec = TokenizerCodec(tokenizer)
+        name = name or str(getattr(network, "name_or_path", "")) or type(network).__name__
+        adapter = Network(network, tokens_at_once, logits_at_once)
+        super().__init__(adapter, TokenizerCodec(tokenizer), tokenizer, name, revision, backend)
         self._prefix = PrefixCache(self._adapter)
-        self._lock = RLock()  # the prefix belongs to one call at a time
-        self._on_text: Callable[[str], None] | None = None
-
-    @property
-    def info(self) -> Mapping[str, Any]:
-        dtype = str(self.network.dtype).removeprefix("torch.")
-        return {"id": self._name, "revision": self._revision, "dtype": dtype, "backend": self._backend}
-
-    @property
-    def context_length(self) -> int | None:
-        return self._adapter.context_length
-
-    @property
-    def missing_inputs(self) -> frozenset[str]:
-        return self._adapter.missing_inputs
 
     @property
     def layer_count(self) -> int:
@@ -100,24 +77,6 @@ class HuggingFaceModel:
     def tokens_at_once(self, tokens: int) -> None:
         self._adapter.tokens_at_once = tokens
 
-    @property
-    def special_ids(self) -> frozenset[int]:
-        return self._codec.special_ids
-
-    @property
-    def ordinary_ids(self) -> Ids:
-        return self._ordinary[0]
-
-    @property
-    def ordinary_texts(self) -> tuple[str, ...]:
-        return self._ordinary[1]
-
-    @cached_property
-    def _ordinary(self) -> tuple[Ids, tuple[str, ...]]:
-        size = self._adapter.vocabulary_size
-        kept = {i: text for i, text in self._codec.token_texts.items() if i < size and is_ordinary(text)}
-        return np.array(list(kept), dtype=np.int64), tuple(kept.values())
-
     def clear_cache(self) -> None:
         """Drop the prefix of earlier calls: the next scores then depend, to the last bit, on their own call only."""
         self._prefix.clear()
@@ -135,11 +94,6 @@ class HuggingFaceModel:
             check_target(self.tokenizer, messages, target, self._name, tools)
         source = tokenize_chat(self._codec, text, rendered)
         return replace(self._case(text, source, False, target, max_new_tokens), messages=rendered)
-
-    def with_stream(self, on_text: Callable[[str], None]) -> "HuggingFaceModel":
-        model = copy(self)  # network, prefix, lock and meter are the same
-        model._on_text = on_text
-        return model
 
     def _case(
         self, prompt: str, source: tuple[Token, ...], special: bool, target: str | None, max_new_tokens: int
@@ -175,6 +129,8 @@ class HuggingFaceModel:
             if self._on_text is not None:
                 self._on_text(added_text(self._codec.decode, ids, new).rstrip(REPLACEMENT))
             text = torch.cat([text, token], dim=1)
+            if text.shape[1] - 1 == self._adapter.rope_switch:
+                cache = None  # from here on, all tokens have other keys
             step = text if cache is None else token  # a model without a cache reads all of it again
         return new
 
@@ -200,7 +156,8 @@ class HuggingFaceModel:
             parts = [self._score(sequences, positions[s], targets[s]) for s in (slice(half), slice(half, None))]
             return TargetScores(*(np.concatenate(columns, axis=1) for columns in zip(*parts, strict=True)))
         ids, wanted, before = (self._adapter.tensor(array) for array in (sequences[:, :length], targets, positions - 1))
-        limit = int(positions.min()) - 1  # every position that is read must come after the prefix
+        # Every position that is read must come after the prefix.
+        limit = int(positions.min()) - 1 if self._adapter.shares_prefixes(length) else 0
         logprob, rank = np.empty((2, len(sequences), len(positions)))
         batches = plan_batches(
             sequences[:, :length], limit, self.tokens_at_once, max(1, room // len(positions)), self._pass_cost
@@ -227,7 +184,7 @@ class HuggingFaceModel:
             parts = [self._score_ragged(padded, positions[:, s], targets[s]) for s in (slice(half), slice(half, None))]
             return TargetScores(*(np.concatenate(columns, axis=1) for columns in zip(*parts, strict=True)))
         fixed_cost = PASS_COST if self._adapter.device.type == "cpu" else math.inf
-        sharing = self._prefix.can_share
+        sharing = self._prefix.can_share and self._adapter.shares_prefixes(padded.shape[1])
         logprob, rank = np.empty((2, *positions.shape))
         for i, batch in enumerate(plan_ragged(padded, positions, self.tokens_at_once, room, fixed_cost, sharing)):
             own = positions[batch.rows]
@@ -245,6 +202,8 @@ class HuggingFaceModel:
             return None
         begin, end = hidden.shape[1], int(positions.max())  # the last target itself is never read
         assert begin < positions.min(), "a prediction cannot be read off the prefix"
+        if not self._adapter.shares_prefixes(end):
+            return None
         with self._lock, torch.inference_mode():
             is_known = self._prefix.holds(sequence[:begin])
             prefix = self._prefix.read(sequence[:begin], keep=False)
@@ -276,29 +235,7 @@ class HuggingFaceModel:
             best_logprobs.append(top.values.cpu())
         return Predictions(torch.cat(best_ids).numpy(), torch.cat(best_logprobs).double().numpy())
 
-    # --- optional capabilities: see `base` for their contracts and `internals` for the computations ---
-
-    def rows_at_once(self, length: int, positions: int) -> int:
-        return self._adapter.rows_at_once(length, positions)
-
-    def after_tokens(self, sequences: Ids, positions: Ids) -> Singles:
-        self.meter.add(len(sequences), int(positions.max()))
-        return internals.compute_distributions(self._adapter, sequences, positions)
-
-    def after_embeddings(self, embeddings: Singles, positions: Ids) -> Singles:
-        self.meter.add(len(embeddings), int(positions.max()))
-        return internals.compute_distributions(self._adapter, embeddings, positions)
-
-    def score_masked(self, sequences: Ids, keep: Mask, positions: Ids, targets: Ids) -> TargetScores:
-        self.meter.add(len(sequences), int(positions.max()))
-        return internals.score_masked(self._adapter, sequences, keep, positions, targets)
-
-    def embed(self, ids: Ids) -> Singles | None:
-        return self._adapter.embed(ids)
-
-    def values(self, case: Case, embeddings: Singles, batch: int | None = None) -> Floats:
-        self.meter.add(*embeddings.shape[:2])
-        return internals.compute_values(self._adapter, case, embeddings, batch)
+    # --- optional capabilities, see `local` ---
 
     def gradients(self, case: Case, embeddings: Singles, targets: Sequence[int], batch: int | None = None) -> Singles:
         if not self._has_gradients:
@@ -306,8 +243,7 @@ class HuggingFaceModel:
                 f"the network of {self._name!r} gives no gradients that are the slopes of its log-probabilities: "
                 f"choose a method without gradients, or another model"
             )
-        self.meter.add(*embeddings.shape[:2])
-        return internals.compute_gradients(self._adapter, case, embeddings, targets, batch)
+        return super().gradients(case, embeddings, targets, batch)
 
     @cached_property
     def _has_gradients(self) -> bool:

@@ -11,6 +11,7 @@ from reagent.models.network import Network
 from reagent.models.prefix_cache import SharedPrefix
 
 ROW_ROUNDING = 0.05  # of the sum of a row of attention in half precision
+LOGITS_IN_CACHE = 2**20  # logits that are read twice while they are in the cache of the processor
 GRADIENT_MEMORY = 8  # how many times the memory of a forward pass its gradient takes
 PACKED_TOKENS = 512  # after a prefix, in one text of several copies; a quarter of the prefix, if that is more
 
@@ -39,7 +40,7 @@ def score_masked(network: Network, sequences: Ids, keep: Mask, positions: Ids, t
     scores = []
     with torch.inference_mode():
         for batch in _batches(len(ids), network.rows_at_once(length, len(positions))):
-            scores.append(_score_targets(network.forward(ids[batch], before, mask=mask[batch]), wanted))
+            scores.append(score_targets(network.forward(ids[batch], before, mask=mask[batch]), wanted))
     return _join(scores)
 
 
@@ -67,15 +68,18 @@ def score_hidden(
         before = network.tensor((positions - 1 + size * np.arange(count)[:, None]).ravel())
         with torch.inference_mode():
             logits = network.forward(ids, before, mask=mask, places=places, cache=prefix)
-        scores.append(_score_targets(logits.view(count, len(positions), -1), wanted))
+        scores.append(score_targets(logits.view(count, len(positions), -1), wanted))
     return _join(scores)
 
 
-def _score_targets(logits: torch.Tensor, targets: torch.Tensor) -> TargetScores:
-    """From logits [rows, targets, vocabulary]."""
-    own = _logits_of(logits, targets)
-    logprob, rank = own - logits.logsumexp(-1), (logits > own[..., None]).sum(-1)
-    return TargetScores(logprob.double().cpu().numpy(), rank.cpu().numpy())
+def score_targets(logits: torch.Tensor, targets: torch.Tensor) -> TargetScores:
+    """From logits [rows, targets, vocabulary]; a few rows at a time, because they are read twice."""
+    scores = []
+    for some in torch.split(logits, max(1, LOGITS_IN_CACHE // logits[0].numel())):
+        own = _logits_of(some, targets)
+        logprob, rank = own - some.logsumexp(-1), (some > own[..., None]).sum(-1)
+        scores.append(TargetScores(logprob.double().cpu().numpy(), rank.cpu().numpy()))
+    return _join(scores)
 
 
 def _join(scores: Sequence[TargetScores]) -> TargetScores:

@@ -32,33 +32,35 @@ def load_model(
     device: "str | int | torch.device" = "auto",
     dtype: "str | torch.dtype" = "auto",
     revision: str | None = None,
+    languages: tuple[str, str] | None = None,
     **server: Any,
 ) -> Model:
     """Load a model by name, hub id, folder or `.gguf` file, use one at a URL, or wrap a `(model, tokenizer)` pair.
 
     `device="all"` spreads a model from the hub or a folder over all GPUs. `dtype="auto"` is float32 on a CPU and the
     checkpoint's own type elsewhere. A pair keeps its device and type unless they are given. An object that has `score`
-    and `case` is returned unchanged. Other packages add names as entry points of the group `reagent.models`. `server`
-    are the options of a model at an http(s) URL: tokenizer, cache, concurrency, rate, timeout, retries, backoff, top,
-    recover.
+    and `case` is returned unchanged. `languages` are the codes of source and target language, for a model that
+    translates between several. Other packages add names as entry points of the group `reagent.models`. `server` are the
+    options of a model at an http(s) URL: tokenizer, cache, concurrency, rate, timeout, retries, backoff, top, recover.
     """
     device = "auto" if device is None else device
     is_number = isinstance(device, Integral) and not isinstance(device, bool)
     device = f"cuda:{device}" if is_number else str(device)
     dtype = "auto" if dtype is None else str(dtype).removeprefix("torch.")
+    codes = _check_languages(languages)
     if isinstance(source, str) and source.startswith(("http://", "https://")):
-        _check_unused("a server", device, dtype, revision)
+        _check_unused("a server", device, dtype, revision, codes)
         return _connect(source, server)
     _check_names(server)
     if server:
         given = repr(source) if isinstance(source, str | os.PathLike) else f"a {type(source).__name__}"
         raise InputError(f"only a server has the option {next(iter(server))!r}, not {given}: leave it out")
     if _is_model(source):
-        _check_unused("a model object", device, dtype, revision)
+        _check_unused("a model object", device, dtype, revision, codes)
         return source  # type: ignore[no-any-return]
     if not isinstance(source, str | os.PathLike):
-        return _checked(_wrap_pair(source, device, dtype))
-    return _checked(_load_named(os.fspath(source), device, dtype, revision))
+        return _checked(_wrap_pair(source, device, dtype, codes))
+    return _checked(_load_named(os.fspath(source), device, dtype, revision, codes))
 
 
 def _checked(model: Model) -> Model:
@@ -69,7 +71,7 @@ def _checked(model: Model) -> Model:
     return model
 
 
-def _load_named(name: str, device: str, dtype: str, revision: str | None) -> Model:
+def _load_named(name: str, device: str, dtype: str, revision: str | None, languages: tuple[str, str] | None) -> Model:
     if not name.strip():
         raise InputError(f"the model's name is empty: {_ALLOWED}")
     if len(name) > 1000:
@@ -77,23 +79,25 @@ def _load_named(name: str, device: str, dtype: str, revision: str | None) -> Mod
     path = Path(name).expanduser()
     if revision is not None and (name in bundled.MODELS or _transformers.looks_like_path(name) or path.exists()):
         raise InputError(f"only hub models have revisions, and {name!r} is not one: leave the revision out")
+    if languages is not None and (name in bundled.MODELS or path.suffix.lower() == ".gguf"):
+        raise _no_languages(name)
     if name in bundled.MODELS:
         return _load_bundled(name, _check_placement(device, dtype))
     if path.suffix.lower() == ".gguf":
         return _load_gguf(path, _check_placement(device, dtype))
     if path.is_dir():
-        return _load_pretrained(name, path, _check_placement(device, dtype))
+        return _load_pretrained(name, path, _check_placement(device, dtype), languages=languages)
     if path.exists():
         raise FileError(f"{name!r} is a file, but not a .gguf file: give a model folder, a .gguf file or a hub id")
     plugin = load_plugin("models", name.partition(":")[0])
     if plugin is not None:
-        _check_unused(f"the model {name!r}", device, dtype, revision)
+        _check_unused(f"the model {name!r}", device, dtype, revision, languages)
         return _load_plugin_model(plugin, name)
     known = [*bundled.MODELS, *plugin_names("models")]
     is_offline = _transformers.is_available_offline(name, revision)
     if "/" not in name and not is_offline and get_close_matches(name, known):
         raise UnknownNameError("model", name, known, hint=", a folder, a .gguf file, or a hub id")
-    return _load_pretrained(name, name, _check_placement(device, dtype), revision=revision)
+    return _load_pretrained(name, name, _check_placement(device, dtype), revision=revision, languages=languages)
 
 
 def _check_names(options: Mapping[str, Any]) -> None:
@@ -103,10 +107,10 @@ def _check_names(options: Mapping[str, Any]) -> None:
     names = [field.name for field in fields(ServerOptions)]
     for name in options:
         if name not in names:
-            close = get_close_matches(name, ["device", "dtype", "revision", *names], n=1)
+            close = get_close_matches(name, ["device", "dtype", "revision", "languages", *names], n=1)
             guess = f", did you mean {close[0]!r}?" if close else "."
             raise InputError(
-                f"load_model has no argument {name!r}{guess} It has: device, dtype, revision; for a server: "
+                f"load_model has no argument {name!r}{guess} It has: device, dtype, revision, languages; for a server: "
                 + ", ".join(names)
             )
 
@@ -122,7 +126,9 @@ def _connect(url: str, options: Mapping[str, Any]) -> "HttpModel":
     return connect(url, with_options(ServerOptions(), plain, "a model at a URL"))
 
 
-def _wrap_pair(pair: Any, device: str, dtype: str) -> "HuggingFaceModel | Seq2SeqModel":
+def _wrap_pair(
+    pair: Any, device: str, dtype: str, languages: tuple[str, str] | None
+) -> "HuggingFaceModel | Seq2SeqModel":
     try:
         network, tokenizer = pair
         tokenizer.convert_ids_to_tokens, network.forward  # noqa: B018
@@ -135,7 +141,7 @@ def _wrap_pair(pair: Any, device: str, dtype: str) -> "HuggingFaceModel | Seq2Se
         network = _transformers.move(network, placement.device)
     if placement.dtype is not None:
         network = network.to(placement.dtype)
-    return _model_class(network)(network, tokenizer)
+    return _make_model(network, tokenizer, languages)
 
 
 def _load_bundled(name: str, placement: "_Placement") -> Model:
@@ -162,6 +168,7 @@ def _load_pretrained(
     revision: str | None = None,
     backend: str = "transformers",
     recorded: str | None = None,
+    languages: tuple[str, str] | None = None,
 ) -> "HuggingFaceModel | Seq2SeqModel":
     """`revision` is requested from the hub; `recorded` is the revision of a model that is not from the hub."""
     automatic: Any = "float32" if placement.device.type == "cpu" else "auto"
@@ -176,18 +183,41 @@ def _load_pretrained(
     if not placement.spread:
         network = _transformers.move(network, placement.device)
     commit = recorded or getattr(network.config, "_commit_hash", None) or revision
-    return _model_class(network)(network, tokenizer, name=name, revision=commit, backend=backend)
+    return _make_model(network, tokenizer, languages, name=name, revision=commit, backend=backend)
 
 
-def _model_class(network: Any) -> "type[HuggingFaceModel] | type[Seq2SeqModel]":
-    """The class for this network: an encoder–decoder, or a causal language model."""
+def _make_model(
+    network: Any,
+    tokenizer: Any,
+    languages: tuple[str, str] | None,
+    *,
+    name: str = "",
+    revision: str | None = None,
+    backend: str = "transformers",
+) -> "HuggingFaceModel | Seq2SeqModel":
+    """An encoder–decoder, or a causal language model."""
     if _transformers.is_encoder_decoder(getattr(network, "config", None)):
         from reagent.models.seq2seq import Seq2SeqModel
 
-        return Seq2SeqModel
+        return Seq2SeqModel(network, tokenizer, name=name, revision=revision, backend=backend, languages=languages)
+    if languages is not None:
+        raise _no_languages(name or type(network).__name__)
     from reagent.models.huggingface import HuggingFaceModel
 
-    return HuggingFaceModel
+    return HuggingFaceModel(network, tokenizer, name=name, revision=revision, backend=backend)
+
+
+def _no_languages(name: str) -> InputError:
+    return InputError(f"{name!r} does not translate between languages: leave `languages` out")
+
+
+def _check_languages(languages: Any) -> tuple[str, str] | None:
+    if languages is None:
+        return None
+    codes = tuple(languages) if isinstance(languages, list | tuple) else ()
+    if len(codes) != 2 or not all(isinstance(code, str) and code for code in codes):
+        raise InputError(f"`languages` must be two codes, of the source and of the target, got {languages!r}")
+    return codes[0], codes[1]
 
 
 def _load_plugin_model(plugin: Any, name: str) -> Model:
@@ -220,8 +250,10 @@ class _Placement:
     spread: bool  # over all GPUs
 
 
-def _check_unused(owner: str, device: str, dtype: str, revision: str | None) -> None:
-    for name, value, default in (("device", device, "auto"), ("dtype", dtype, "auto"), ("revision", revision, None)):
+def _check_unused(owner: str, device: str, dtype: str, revision: str | None, languages: tuple[str, str] | None) -> None:
+    given = {"device": device, "dtype": dtype, "revision": revision, "languages": languages}
+    for name, value in given.items():
+        default = "auto" if name in ("device", "dtype") else None
         if value != default:
             raise InputError(f"{owner} has its own {name}: leave out {name} {value!r}")
 

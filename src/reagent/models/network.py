@@ -8,6 +8,7 @@ determines which inputs it takes.
 import copy
 import inspect
 import logging
+import sys
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -81,6 +82,22 @@ class Network:
         return [*(limit for limit in limits if limit), *([blocks * size] if blocks and size else [])]
 
     @cached_property
+    def rope_switch(self) -> int:
+        """The length of the longest text that is read with the first set of rotary factors.
+
+        With LongRoPE, all tokens of a longer text have other factors. Keys and values of its beginning, read as a text
+        of its own, are therefore of no use to it. Other kinds have one set for all lengths.
+        """
+        rope: Any = getattr(self.module.config.get_text_config(), "rope_parameters", None) or {}
+        kinds = [kind for kind in (rope, *rope.values()) if isinstance(kind, dict)]  # one for each kind of layer
+        limits = [kind["original_max_position_embeddings"] for kind in kinds if kind.get("rope_type") == "longrope"]
+        return min(limits, default=sys.maxsize)
+
+    def shares_prefixes(self, length: int) -> bool:
+        """Whether keys and values of the first tokens of a text of this length do not depend on the others."""
+        return length <= self.rope_switch
+
+    @cached_property
     def first_position(self) -> int:
         return find_first_position(self.module)
 
@@ -122,6 +139,8 @@ class Network:
         [rows, 1, length after the cache, length] is added to the attention logits.
         """
         start = 0 if cache is None else cache.get_seq_length()
+        if not self.shares_prefixes(text.shape[1]) and bool((positions < self.rope_switch).any()):
+            return self._forward_both(text, positions, mask)
         # A clone, because some families scale what they are given in place.
         embeds = text.is_floating_point()
         inputs: dict[str, Any] = {"inputs_embeds": text.clone()} if embeds else {"input_ids": text[:, start:]}
@@ -136,6 +155,17 @@ class Network:
             inputs["logits_to_keep"] = positions - start
         logits: torch.Tensor = self.module(use_cache=cache is not None, **inputs).logits
         return (logits if self._selects_positions else logits[:, positions - start]).float()
+
+    def _forward_both(self, text: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """As `forward`, of a text with short and with long factors: each position as if the text ended there."""
+        short = positions < self.rope_switch
+        begin = slice(None), slice(self.rope_switch)
+        logits = self.forward(text[begin], positions[short], mask=None if mask is None else mask[begin])
+        joined = logits.new_empty((len(text), len(positions), logits.shape[-1]))
+        joined[:, short] = logits
+        if not short.all():
+            joined[:, ~short] = self.forward(text, positions[~short], mask=mask)
+        return joined
 
     def extend(self, ids: torch.Tensor, cache: Any = None) -> tuple[torch.Tensor, Any]:
         """Read `ids` [rows, length] after `cache`: logits after the last token [rows, vocabulary] and the grown cache.
@@ -165,6 +195,8 @@ class Network:
 
     def attentions(self, ids: Ids) -> tuple[torch.Tensor, ...] | None:
         """The attention weights of each layer, as the network reports them."""
+        if not self.shares_prefixes(len(ids)):
+            return None  # a row would not have the weights of the text that ends there
         output = self._eager(input_ids=self.tensor(ids[None]), use_cache=False, output_attentions=True)
         if not self._eager_agrees:
             expected = self.forward(self.tensor(ids[None]), self.tensor(np.arange(len(ids))))
@@ -175,12 +207,7 @@ class Network:
 
     def agree(self, found: torch.Tensor, expected: torch.Tensor) -> bool:
         """Whether logits that were computed in two ways are the same within the precision of the weights."""
-        # All logits of a position may differ by one number.
-        found, expected = (logits.double() - logits.double().mean(-1, keepdim=True) for logits in (found, expected))
-        difference = (found - expected).norm() / expected.norm().clamp(min=torch.finfo(torch.float32).tiny)
-        return bool(
-            difference <= (SAME_IN_LOW_PRECISION if self.is_low_precision else SAME)
-        )  # not if it is not a number
+        return difference(found, expected) <= (SAME_IN_LOW_PRECISION if self.is_low_precision else SAME)
 
     @property
     def is_low_precision(self) -> bool:
@@ -230,6 +257,13 @@ class Network:
             if hasattr(config, "_attn_implementation_internal"):
                 config._attn_implementation_internal = "eager"
         return twin
+
+
+def difference(found: torch.Tensor, expected: torch.Tensor) -> float:
+    """The norm of the difference of logits, as a share of theirs; not a number if one of them is none."""
+    # All logits of a position may differ by one number.
+    found, expected = (logits.double() - logits.double().mean(-1, keepdim=True) for logits in (found, expected))
+    return float((found - expected).norm() / expected.norm().clamp(min=torch.finfo(torch.float32).tiny))
 
 
 def find_first_position(module: torch.nn.Module) -> int:

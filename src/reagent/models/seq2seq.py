@@ -6,39 +6,38 @@ a boundary between them (encoder_decoder.py), so that everything that works on s
 The encoder reads a source once: one pass serves all targets, and sources that were read before are not read again.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from reagent.case import Case, Floats, Ids, Mask, TargetScores
+from reagent.case import Case, Ids, TargetScores
 from reagent.errors import EmptyGenerationError, InputError
 from reagent.explanation import Token
 from reagent.models import internals
-from reagent.models.base import Meter, Singles
+from reagent.models.base import Singles
 from reagent.models.chat import Chat, Tools, check_target, render_chat
 from reagent.models.encoder_decoder import EncoderDecoderNetwork
+from reagent.models.local import PASS_COST, LocalModel
 from reagent.models.network import LOGITS_AT_ONCE, TOKENS_AT_ONCE
 from reagent.models.source_and_target import SourceAndTarget
 from reagent.models.source_cache import SourceCache, pad
-from reagent.models.tokenization import REPLACEMENT, added_text, is_ordinary, locate_continuation
+from reagent.models.tokenization import REPLACEMENT, added_text, locate_continuation
 from reagent.segmentation import assign
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 ARCHITECTURE = "encoder-decoder"
-PASS_COST = 48  # tokens that a processor reads in the fixed time of one pass
 
 
-class Seq2SeqModel:
+class Seq2SeqModel(LocalModel[EncoderDecoderNetwork]):
     """A `transformers` encoder–decoder and its tokenizer.
 
+    `languages` are the codes of the languages of source and target, for a tokenizer of several languages.
     `tokens_at_once` and `logits_at_once` bound the memory of one batch. They change how batches are cut and nothing
     else: draws are the same, scores agree to about 1e-5.
     """
@@ -51,18 +50,16 @@ class Seq2SeqModel:
         name: str = "",
         revision: str | None = None,
         backend: str = "transformers",
+        languages: tuple[str, str] | None = None,
         tokens_at_once: int = TOKENS_AT_ONCE,
         logits_at_once: int = LOGITS_AT_ONCE,
     ) -> None:
-        self.network = network
-        self.tokenizer = tokenizer
-        self.meter = Meter()
-        self._name = name or str(getattr(network, "name_or_path", "")) or type(network).__name__
-        self._revision = revision
-        self._backend = backend
-        self._text = SourceAndTarget(network, tokenizer, self._name)
+        name = name or str(getattr(network, "name_or_path", "")) or type(network).__name__
+        self._text = SourceAndTarget(network, tokenizer, name, languages)
         filler = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self._text.start
-        self._adapter = EncoderDecoderNetwork(network, self._text.start, int(filler), tokens_at_once, logits_at_once)
+        adapter = EncoderDecoderNetwork(network, self._text.start, int(filler), tokens_at_once, logits_at_once)
+        super().__init__(adapter, self._text.codec, self._text.tokenizer, name, revision, backend)
+        self._languages = languages
         sizes = self._adapter.source_vocabulary_size, self._adapter.vocabulary_size
         if sizes[0] != sizes[1]:
             raise InputError(
@@ -70,45 +67,11 @@ class Seq2SeqModel:
                 "tokens: give a model whose encoder and decoder share a tokenizer"
             )
         self._sources = SourceCache(self._adapter, self.meter)
-        self._lock = RLock()  # the encoded sources belong to one call at a time
-        self._on_text: Callable[[str], None] | None = None
 
     @property
     def info(self) -> Mapping[str, Any]:
-        dtype = str(self.network.dtype).removeprefix("torch.")
-        return {
-            "id": self._name,
-            "revision": self._revision,
-            "dtype": dtype,
-            "backend": self._backend,
-            "architecture": ARCHITECTURE,
-        }
-
-    @property
-    def context_length(self) -> int | None:
-        return self._adapter.context_length
-
-    @property
-    def missing_inputs(self) -> frozenset[str]:
-        return self._adapter.missing_inputs
-
-    @property
-    def special_ids(self) -> frozenset[int]:
-        return self._text.codec.special_ids
-
-    @property
-    def ordinary_ids(self) -> Ids:
-        return self._ordinary[0]
-
-    @property
-    def ordinary_texts(self) -> tuple[str, ...]:
-        return self._ordinary[1]
-
-    @cached_property
-    def _ordinary(self) -> tuple[Ids, tuple[str, ...]]:
-        size = self._adapter.vocabulary_size
-        kept = {i: text for i, text in self._text.codec.token_texts.items() if i < size and is_ordinary(text)}
-        return np.array(list(kept), dtype=np.int64), tuple(kept.values())
+        languages = {} if self._languages is None else {"languages": list(self._languages)}
+        return {**super().info, "architecture": ARCHITECTURE, **languages}
 
     def clear_cache(self) -> None:
         """Drop the encoded sources of earlier calls."""
@@ -137,11 +100,6 @@ class Seq2SeqModel:
             for token, message in zip(tokens, inside, strict=True)
         )
         return replace(self._case(text, source, target, max_new_tokens), messages=rendered)
-
-    def with_stream(self, on_text: Callable[[str], None]) -> "Seq2SeqModel":
-        model = copy(self)  # network, encoded sources, lock and meter are the same
-        model._on_text = on_text
-        return model
 
     def _case(self, prompt: str, source: tuple[Token, ...], target: str | None, max_new_tokens: int) -> Case:
         self._check_length(len(source), self._adapter.context_length, "the prompt takes")
@@ -218,9 +176,7 @@ class Seq2SeqModel:
             logits = self._adapter.decode(states, outputs, mask)
             index = torch.arange(len(rows), device=logits.device)[:, None]
             logits = logits[index, self._adapter.tensor(places[rows])]  # [rows, targets, vocabulary]
-            own = self._adapter.tensor(targets).expand(len(rows), -1)[..., None]
-            logprob[rows] = logits.log_softmax(-1).gather(-1, own).squeeze(-1).cpu().numpy()
-            rank[rows] = (logits > logits.gather(-1, own)).sum(-1).cpu().numpy()
+            logprob[rows], rank[rows] = internals.score_targets(logits, self._adapter.tensor(targets))
         return TargetScores(logprob, rank.astype(np.int64))
 
     def _plan(self, texts: Sequence[tuple[Ids, Ids]]) -> Iterator[list[int]]:
@@ -243,33 +199,10 @@ class Seq2SeqModel:
             longest, waste = grown, waste + more
         yield rows
 
-    # --- optional capabilities: see `base` for their contracts and `internals` for the computations ---
+    # --- optional capabilities, see `local` ---
 
     def rows_at_once(self, length: int, positions: int) -> int:
-        return self._adapter.rows_at_once(length, positions) if self._adapter.pads else 1
-
-    def after_tokens(self, sequences: Ids, positions: Ids) -> Singles:
-        self.meter.add(len(sequences), int(positions.max()))
-        return internals.compute_distributions(self._adapter, sequences, positions)
-
-    def after_embeddings(self, embeddings: Singles, positions: Ids) -> Singles:
-        self.meter.add(len(embeddings), int(positions.max()))
-        return internals.compute_distributions(self._adapter, embeddings, positions)
-
-    def score_masked(self, sequences: Ids, keep: Mask, positions: Ids, targets: Ids) -> TargetScores:
-        self.meter.add(len(sequences), int(positions.max()))
-        return internals.score_masked(self._adapter, sequences, keep, positions, targets)
-
-    def embed(self, ids: Ids) -> Singles | None:
-        return self._adapter.embed(ids)
-
-    def values(self, case: Case, embeddings: Singles, batch: int | None = None) -> Floats:
-        self.meter.add(*embeddings.shape[:2])
-        return internals.compute_values(self._adapter_for(case), case, embeddings, batch)
-
-    def gradients(self, case: Case, embeddings: Singles, targets: Sequence[int], batch: int | None = None) -> Singles:
-        self.meter.add(*embeddings.shape[:2])
-        return internals.compute_gradients(self._adapter_for(case), case, embeddings, targets, batch)
+        return super().rows_at_once(length, positions) if self._adapter.pads else 1
 
     def _adapter_for(self, case: Case) -> EncoderDecoderNetwork:
         return self._adapter.with_boundary(case.ids.tolist().index(self._adapter.boundary))

@@ -4,7 +4,9 @@ Source and target are texts of their own, each with its own special tokens: end 
 read targets in another way than sources.
 """
 
+import copy
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from reagent.errors import InputError
@@ -14,12 +16,24 @@ from reagent.models.tokenization import Span, TokenizerCodec
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+SHOWN_CODES = 8  # of languages, in error messages
+
 
 class SourceAndTarget:
-    """The tokenizer of an encoder–decoder, and the tokens that its decoder starts with."""
+    """The tokenizer of an encoder–decoder, and the tokens that its decoder starts with.
 
-    def __init__(self, network: "PreTrainedModel", tokenizer: "PreTrainedTokenizerBase", name: str) -> None:
+    `languages` are codes of the languages of source and target. They come before those of the network's settings.
+    """
+
+    def __init__(
+        self,
+        network: "PreTrainedModel",
+        tokenizer: "PreTrainedTokenizerBase",
+        name: str,
+        languages: tuple[str, str] | None = None,
+    ) -> None:
         self.name = name
+        self.tokenizer = tokenizer = tokenizer if languages is None else _with_languages(tokenizer, languages, name)
         self.codec = TokenizerCodec(tokenizer)
         # Without a target language, a tokenizer of several languages reads targets like sources.
         has_target = not hasattr(tokenizer, "src_lang") or getattr(tokenizer, "tgt_lang", None) is not None
@@ -32,10 +46,13 @@ class SourceAndTarget:
         code = around.after[-1] if around.after and around.after[-1] not in self.end_ids else None
         start = _first(settings, "decoder_start_token_id")
         forced = _first(settings, "forced_bos_token_id")
+        if languages is not None:
+            start = start if code is None else code
+            forced = None
         if not has_target and ((start is None and code is not None) or (forced is None and around.before)):
             raise InputError(
-                f"{name!r} translates between several languages: set src_lang and tgt_lang of its tokenizer, and give "
-                "the model as a (model, tokenizer) pair"
+                f"{name!r} translates between several languages: give `languages` of source and target, "
+                f"as its tokenizer names them ({_some_codes(tokenizer)})"
             )
         start = next((i for i in (start, code, _first(settings, "bos_token_id")) if i is not None), None)
         if start is None:
@@ -66,6 +83,33 @@ class SourceAndTarget:
             Token((i,), text[a:b] if a < b else self.codec.name(i), a, b)
             for i, (a, b) in zip(target.ids, target.spans, strict=True)
         )
+
+
+def _with_languages(
+    tokenizer: "PreTrainedTokenizerBase", languages: tuple[str, str], name: str
+) -> "PreTrainedTokenizerBase":
+    """A copy of the tokenizer that reads sources and targets in these languages."""
+    if not hasattr(tokenizer, "src_lang"):
+        raise InputError(f"the tokenizer of {name!r} has no languages: leave `languages` out")
+    own: Any = copy.deepcopy(tokenizer)
+    for language in languages:
+        if not {language, f"__{language}__"} & set(own.get_vocab()):
+            close = get_close_matches(language, _codes(own), n=1)
+            guess = f", did you mean {close[0]!r}?" if close else "."
+            raise InputError(f"{name!r} has no language {language!r}{guess} It has: {_some_codes(own)}")
+    own.src_lang, own.tgt_lang = languages
+    return own  # type: ignore[no-any-return]
+
+
+def _codes(tokenizer: Any) -> list[str]:
+    """The special tokens that are codes of languages, as `src_lang` takes them."""
+    named = (tokenizer.bos_token, tokenizer.eos_token, tokenizer.unk_token, tokenizer.pad_token, tokenizer.mask_token)
+    return [token.strip("_") for token in tokenizer.all_special_tokens if token not in {*named, tokenizer.sep_token}]
+
+
+def _some_codes(tokenizer: Any) -> str:
+    codes = _codes(tokenizer)
+    return ", ".join(codes[:SHOWN_CODES]) + (", …" if len(codes) > SHOWN_CODES else "")
 
 
 class _TargetTokenizer:

@@ -1,6 +1,7 @@
-"""Agreement with Inseq's occlusion on an encoder–decoder; skipped where Inseq is not installed.
+"""Agreement with Inseq on an encoder–decoder; skipped where Inseq is not installed.
 
-Inseq replaces the embedding of one token by that of the unknown token, and reports by how much the probability changes.
+With occlusion, Inseq replaces the embedding of one token by that of the unknown token, and reports by how much the
+probability changes.
 """
 
 from collections.abc import Mapping
@@ -54,3 +55,18 @@ def test_both_measure_the_same_changes_of_probability() -> None:
         assert changes[:words] == pytest.approx(result.source_attributions[:words, t].numpy(), abs=1e-4)
         before = result.target_attributions[1 : 1 + t, t].numpy()  # without the start token
         assert changes[len(why.input) :] == pytest.approx(before, abs=1e-4)
+
+
+def test_both_multiply_embeddings_by_the_same_gradients() -> None:
+    """Inseq takes gradients of the probability p, which are p times those of its logarithm."""
+    theirs = inseq.load_model(translator.network(), "input_x_gradient", tokenizer=translator.tokenizer())
+    result = theirs.attribute(PROMPT, OUTPUT, show_progress=False).sequence_attributions[0]
+    model, words = (translator.network(), translator.tokenizer()), len(PROMPT.split())
+    for reduction in ("sum", "norm"):
+        why = reagent.explain(model, PROMPT, target=OUTPUT, method="input_x_gradient", reduction=reduction)
+        assert why.effects is not None
+        for t, (token, effects) in enumerate(zip(why.output, why.effects, strict=True)):
+            assert token.logprob is not None
+            products = result.source_attributions[:words, t]  # [words, width]
+            expected = products.sum(-1) if reduction == "sum" else products.norm(dim=-1)
+            assert effects[:words] == pytest.approx((expected / np.exp(token.logprob)).tolist(), abs=1e-5)
