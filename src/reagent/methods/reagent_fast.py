@@ -205,6 +205,11 @@ class _Search:
         return [t for t in self.rows if t in self._whole] or self.rows
 
     @property
+    def _token_rows(self) -> Sequence[int]:
+        """Targets without probes of their own: the tokens of a whole answer."""
+        return [t for t in self.rows if t not in self.searched_rows]
+
+    @property
     def required_rows(self) -> Sequence[int]:
         """Targets whose important units must be sufficient."""
         return [t for t in self._whole or self.case.required_rows if t in self.targets]
@@ -220,10 +225,9 @@ class _Search:
         else:
             self._remove_at_random(self._planned_random_probes())
             self._remove_single()
-        self._estimate(self.rows)
+        self._estimate(self.searched_rows)
         self._report()
         self._search_groups_and_order(self.searched_rows)
-        spent = self.probes.spent
         while not self.complete and self.probes.remaining:
             failed = [t for t in self.required_rows if not self._passed(t)]
             if self.method.probes is None and not failed:
@@ -241,8 +245,7 @@ class _Search:
             self._estimate(self.searched_rows)
             self._search_groups_and_order(failed if self.method.probes is None else self.searched_rows)
             self._report()
-        if self.probes.spent > spent:  # the tokens of a whole answer use the further probes too
-            self._estimate([t for t in self.rows if t not in self.searched_rows])
+        self._estimate_tokens()
 
     # --- probes ---
 
@@ -342,6 +345,13 @@ class _Search:
                 target.groups, target.order, target.sufficiency = known.groups, known.order, known.sufficiency
             self.targets[t] = target
 
+    def _estimate_tokens(self) -> None:
+        """Estimate the effects on the tokens of a whole answer from all probes, which were made for the answer."""
+        self._estimate(self._token_rows)
+        for whole in (self.targets[t] for t in self._whole if t in self.targets):
+            for t in self._token_rows:
+                self.targets[t].groups = inherit_groups(self.probes, t, self.targets[t].single, whole.groups)
+
     # --- groups, order, sufficiency ---
 
     def _search_groups_and_order(self, rows: Sequence[int]) -> None:
@@ -362,9 +372,6 @@ class _Search:
                     del searches[t]
             if wanted:
                 self.probes.measure(np.array(wanted), self.probes.draws)
-        for whole in (self.targets[t] for t in self._whole if t in rows):
-            for t in set(self.rows) - {whole.row}:
-                self.targets[t].groups = inherit_groups(self.probes, t, self.targets[t].single, whole.groups)
 
     def _search_target(self, target: _Target, allowance: int) -> Requests:
         if self.complete or allowance > FEWEST_SEARCH_PROBES:
