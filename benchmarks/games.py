@@ -110,13 +110,16 @@ Estimator = Callable[[Game, int, int], Floats]  # game, passes, seed → [units]
 def ours(make: Callable[[Game, int], Any], row: str) -> Estimator:
     """A method of this package; `row` is the field of the attribution that estimates Shapley values.
 
-    Scores are never negative: units without a score are ordered by their effects, as by `Explanation.top`.
+    Scores are never negative: of more than twelve units, those without a score are ordered by their effects, as by
+    `Explanation.top`.
     """
 
     def estimate(game: Game, passes: int, seed: int) -> Floats:
         model = ValueModel(game.units, game.value)
         case = model.case().with_logprobs(model)
         attribution = make(game, passes).attribute(model, case, no_proposals(case), np.random.default_rng(seed))
+        if row == "scores" and attribution.shapley_values is not None:
+            return np.asarray(attribution.shapley_values[0])[1:]
         values, effects = (np.asarray(rows[0])[1:] for rows in (getattr(attribution, row), attribution.effects))
         return values + TIE * effects / max(np.abs(effects).max(), TIE)  # the first token is protected
 

@@ -603,8 +603,9 @@ def games(results: dict[str, Any]) -> str:
         "",
         "The tables show three means over games: Spearman's correlation with the exact values, the same of the positive parts",
         "(negative estimates and values count as 0), and the share of the causes (of a prompt: of the three most important",
-        "units) that are at the top. The scores of `reagent` are never negative: units without a score are ranked by their",
-        "effects, as `why.top()` ranks them. A cell is empty if the method needs more passes or failed.",
+        "units) that are at the top. Of up to twelve units the values of `reagent` are `why.shapley_values`. Of more units they",
+        "are scores, which are never negative; units without a score are ranked by their effects, as `why.top()` ranks them.",
+        "A cell is empty if the method needs more passes or failed.",
     ]
     for split, kinds in results.items():
         if split == "errors":

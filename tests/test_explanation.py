@@ -327,8 +327,11 @@ def test_fields_that_were_added_later_may_be_missing(why: Explanation) -> None:
     data = replace(why, levels=(level,)).to_dict()
     for name in sorted(Explanation.ADDED_LATER, key=lambda name: -name.count(".")):  # fields inside others first
         *outer, last = name.split(".")
-        places = data[outer[0]] if outer else data
-        for place in places if isinstance(places, list) else [places]:
+        places = [data]
+        for step in outer:
+            inside = (place[step] for place in places)
+            places = [one for some in inside if some for one in (some if isinstance(some, list) else [some])]
+        for place in places:
             del place[last]
         assert Explanation.from_dict(data)
     assert Explanation.from_dict(data) == replace(why, cost=replace(COST, runs=()))

@@ -57,6 +57,7 @@ def whole_answer(explanation: Explanation) -> Explanation:
         scores=(row.scores,),
         effects=None if row.effects is None else (row.effects,),
         stderr=None if row.stderr is None else (row.stderr,),
+        shapley_values=None if row.shapley_values is None else (row.shapley_values,),
         groups=(row.groups,),
         sufficiency=None if row.sufficiency is None else (row.sufficiency,),
         answer=None,
@@ -119,6 +120,7 @@ def _aggregate_prompt(why: Explanation, unit: str) -> Explanation:
         scores=_sum_runs((why.answer.scores,), runs)[0],
         effects=None if why.answer.effects is None else _sum_runs((why.answer.effects,), runs)[0],
         stderr=None if why.answer.stderr is None else _sum_runs((why.answer.stderr,), runs, _root_of_squares)[0],
+        shapley_values=None,
         groups=_move_groups(why.answer.groups, move),
         sufficiency=_move_test(why.answer.sufficiency, move),
     )
@@ -138,6 +140,7 @@ def _aggregate_prompt(why: Explanation, unit: str) -> Explanation:
         scores=_sum_runs(why.scores, runs),
         effects=None if why.effects is None else _sum_runs(why.effects, runs),
         stderr=None if why.stderr is None else _sum_runs(why.stderr, runs, _root_of_squares),
+        shapley_values=None,
     )
 
 
@@ -240,6 +243,7 @@ def _aggregate_output(why: Explanation, runs: Runs) -> Explanation:
         scores=outputs.scores(why.scores, why.effects),
         effects=outputs.sums(why.effects),
         stderr=outputs.sums(why.stderr),
+        shapley_values=outputs.sums(why.shapley_values),
         groups=tuple(outputs.groups(why.groups, k) for k in range(len(runs))) if why.groups else (),
         sufficiency=tests and tuple(_move_test(_decisive_test([tests[t] for t in run]), move) for run in runs),
         levels=tuple(_aggregate_level(level, OutputRuns(len(level.units), runs)) for level in why.levels),

@@ -173,9 +173,12 @@ class Explanation:
             "unit",
             "display_unit",
             "attributes",
+            "shapley_values",
             "answer",
+            "answer.shapley_values",
             "levels",
             "levels.answer",
+            "levels.answer.shapley_values",
             "screening",
             "messages",
             "messages.name",
@@ -216,6 +219,8 @@ class Explanation:
     """Signed: positive means that removing the unit makes the target less likely."""
     stderr: Rows | None = None
     """Standard errors of the effects; 0 for an effect that was measured exactly."""
+    shapley_values: Rows | None = None
+    """Signed, in the unit of the effects; null if the scores do not come from them."""
     groups: tuple[tuple[Group, ...], ...] = ()
     """Units that act together: a list for each output token; empty if the method does not look for them."""
     sufficiency: tuple[Sufficiency | None, ...] | None = None
@@ -237,6 +242,7 @@ class Explanation:
     def __post_init__(self) -> None:
         for name in FIELDS_WITH_ROWS:
             _check_rows(name, getattr(self, name), len(self.input), len(self.output))
+        _check_rows("shapley_values", self.shapley_values, len(self.input), len(self.output))
         for level in self.levels:
             for name in FIELDS_WITH_ROWS:
                 _check_rows(f"{name} of level {level.unit!r}", getattr(level, name), len(level.units), len(self.output))
@@ -259,6 +265,8 @@ class Explanation:
             _check_rows(f"{name} of the answer", None if row is None else (row,), len(self.input), 1)
         if any(not 0 <= value <= 1 + 1e-6 for value in answer.scores) or any(v < 0 for v in answer.stderr or ()):
             raise InputError("scores of the answer must lie between 0 and 1, and its stderr must not be negative")
+        values = answer.shapley_values
+        _check_rows("shapley_values of the answer", None if values is None else (values,), len(self.input), 1)
         units = [i for group in answer.groups for i in group.units]
         units += answer.sufficiency.units if answer.sufficiency else ()
         if not all(0 <= i < len(self.input) for i in units):
@@ -385,14 +393,15 @@ class Explanation:
         return (*rows, *censoring_warnings(self.cost.censored, self.cost.unlisted))
 
     def to_numpy(self, name: str = "scores") -> "NDArray[float64]":
-        """`scores`, `effects` or `stderr` as an array [outputs, inputs + outputs].
+        """`scores`, `effects`, `stderr` or `shapley_values` as an array [outputs, inputs + outputs].
 
         It is NaN where the context of an output token ends: at the token itself and after it.
         """
         import numpy as np
 
-        if name not in FIELDS_WITH_ROWS:
-            raise UnknownNameError("array", name, FIELDS_WITH_ROWS)
+        names = (*FIELDS_WITH_ROWS, "shapley_values")
+        if name not in names:
+            raise UnknownNameError("array", name, names)
         rows: Rows | None = getattr(self, name)
         if rows is None:
             raise InputError(f"this explanation has no {name}: method {self.method.get('id')!r} does not give them")

@@ -129,6 +129,8 @@ class WholeAnswer:
     sufficiency: Sufficiency | None
     stopped: str
     """Why the search ended."""
+    shapley_values: Row | None = None
+    """Signed, in the unit of the effects; null if the scores do not come from them."""
 
 
 @dataclass(frozen=True, slots=True)

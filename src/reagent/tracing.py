@@ -58,6 +58,7 @@ def traced_explanation(
         scores=(trace.traced,),
         effects=None,
         stderr=None,
+        shapley_values=None,
         effect_unit=None,
         groups=(),
         sufficiency=None,

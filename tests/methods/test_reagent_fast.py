@@ -3,6 +3,7 @@
 The planted models look for words anywhere in the context, because deletion moves words to other positions.
 """
 
+import json
 from collections.abc import Callable
 
 import numpy as np
@@ -171,6 +172,27 @@ def test_all_subsets_of_a_few_units_give_exact_values() -> None:
     assert fast.cost.probes == 2**5 - 1
     assert fast.scores[0] == pytest.approx(exact.scores[0], abs=1e-9)
     assert fast.effects[0] == pytest.approx(exact.effects[0], abs=1e-9)
+
+
+def test_shapley_values_of_a_few_units_are_signed() -> None:
+    """One word makes the target more likely and another less; their values sum to what all words do."""
+
+    def logits(context: Ids) -> Floats:
+        table = np.zeros((len(context), len(WORDS)))
+        table[:, 0] = 3.0 * (context == 1).any(-1) - 2.0 * (context == 3).any(-1)
+        return table
+
+    why = explain(ScriptedModel(WORDS, logits), "w1 w2 w3 w4", target=" w0 w0", units="word")
+    again = Explanation.from_dict(json.loads(why.to_json()))
+    exact = explain(ScriptedModel(WORDS, logits), "w1 w2 w3 w4", target=" w0", units="word", method="exact")
+    for one in (why, again):
+        assert one.answer is not None
+        assert one.whole().shapley_values == (one.answer.shapley_values,)
+        assert one.shapley_values is not None
+        assert one.shapley_values[0] == pytest.approx(exact.shapley_values[0], abs=1e-3)
+        assert one.to_numpy("shapley_values")[0, 2] < -1
+    assert why.aggregate("sentence").shapley_values is None
+    assert explain(ScriptedModel(WORDS, logits), " ".join(WORDS[1:16]), target=" w0").shapley_values is None
 
 
 def test_ten_units_agree_with_exact_values() -> None:

@@ -309,6 +309,7 @@ class _Builder:
             output=tuple(replace(unit, protected=False) for unit in last.case.output),
             **_rows(last.attribution),
             effect_unit=last.attribution.effect_unit,
+            shapley_values=_plain(last.attribution.shapley_values),
             groups=tuple(map(tuple, last.attribution.groups or ())),
             sufficiency=None if last.attribution.sufficiency is None else tuple(last.attribution.sufficiency),
             model=self.model.info,
@@ -453,7 +454,14 @@ def _answer(attribution: Attribution) -> WholeAnswer | None:
         return None
     rows: dict[str, Any] = {name: None if some is None else some[0] for name, some in _rows(answer).items()}
     groups, tests = answer.groups or [[]], answer.sufficiency or [None]
-    return WholeAnswer(**rows, groups=tuple(groups[0]), sufficiency=tests[0], stopped=answer.stopped[0])
+    values = _plain(answer.shapley_values)
+    return WholeAnswer(
+        **rows,
+        groups=tuple(groups[0]),
+        sufficiency=tests[0],
+        stopped=answer.stopped[0],
+        shapley_values=None if values is None else values[0],
+    )
 
 
 def _rows(attribution: Attribution) -> dict[str, Any]:

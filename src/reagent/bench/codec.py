@@ -16,7 +16,7 @@ from reagent.explanation import Explanation
 
 DIGITS, ERROR_DIGITS = 5, 2
 _SHARED = ("schema", "prompt", "completion", "input", "output", "model", "target", "unit", "messages")
-_ROWS = ("scores", "effects", "stderr")
+_ROWS = ("scores", "effects", "stderr", "shapley_values")
 _MEASURED = ("effect", "stderr", "single", "total")  # of groups and sufficiency tests
 _NUMBERS = ("value", "stderr", "random", "random_stderr")
 _IDENTITY = ("version", "created", "prompt", "completion", "model", "method", "replacer", "seed", "target", "unit")
@@ -46,7 +46,8 @@ def pack_explanation(why: Explanation) -> tuple[bytes, bytes]:
     shared = {name: _compact(data.pop(name)) for name in _SHARED}
     for rows in (data, *data["levels"]):
         for name in _ROWS:
-            rows[name] = rows[name] and [_round_row(row, _digits(name)) for row in rows[name]]
+            if rows.get(name):
+                rows[name] = [_round_row(row, _digits(name)) for row in rows[name]]
     for entry in (*chain.from_iterable(data["groups"]), *filter(None, data["sufficiency"] or ())):
         entry |= {name: _round(entry[name], _digits(name)) for name in _MEASURED if entry.get(name) is not None}
     explained = explained_rows(why)
@@ -63,7 +64,7 @@ def unpack_explanation(shared: bytes, own: bytes) -> Explanation:
     if "asked" in data:
         explained = data.pop("asked")
         for name in _ROWS:
-            data[name] = data[name] and _all_rows(dict(zip(explained, data[name], strict=True)), data, name)
+            data[name] = data.get(name) and _all_rows(dict(zip(explained, data[name], strict=True)), data, name)
     return Explanation.from_dict(data)
 
 

@@ -30,6 +30,7 @@ class Attribution:
     effect_unit: str | None = None
     groups: list[list[Group]] | None = None
     sufficiency: list[Sufficiency | None] | None = None
+    shapley_values: list[Floats] | None = None  # signed, in the unit of the effects, if the scores come from them
     answer: "Attribution | None" = None  # of the answer as a whole: one row over the prompt
 
     def explained_only(self, case: Case) -> "Attribution":
@@ -50,6 +51,7 @@ class Attribution:
             scores=[row if t in case.explained_rows else uniform[t] for t, row in enumerate(self.scores)],
             effects=zero_others(self.effects),
             stderr=zero_others(self.stderr),
+            shapley_values=zero_others(self.shapley_values),
             groups=self.groups and default_others(self.groups, []),
             sufficiency=self.sufficiency and default_others(self.sufficiency, None),
             steps=default_others(self.steps, 0),

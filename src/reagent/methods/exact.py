@@ -84,6 +84,7 @@ class Exact:
             attribution,
             effects=rows_per_target(case, free, effects),
             stderr=None if errors is None else rows_per_target(case, free, errors),
+            shapley_values=attribution.effects,
         )
 
     def measure_game(

@@ -458,6 +458,7 @@ class _Search:
             effects=[self._row(t, "single") for t in rows],
             stderr=[self._row(t, "single_stderr") for t in rows],
             effect_unit="nats",
+            shapley_values=values if 0 < self.units <= FEW_UNITS else None,
             groups=[self._groups(t) for t in rows],
             sufficiency=[self.targets[t].sufficiency if t in self.targets else None for t in rows],
             steps=[spent] * len(rows),

@@ -10,7 +10,7 @@ The players for target t are the units before it. Units after the target cannot 
 permutations.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -80,7 +80,8 @@ class Shapley:
         values, errors = mean_and_stderr(samples)
         stderr = None if errors is None else rows_per_target(case, free, errors)
         effects = rows_per_target(case, free, values)
-        return make_attribution(case, self.scores, effects, stderr, 2 * len(samples), probes)
+        attribution = make_attribution(case, self.scores, effects, stderr, 2 * len(samples), probes)
+        return replace(attribution, shapley_values=effects)
 
 
 def _antithetic_marginals(runner: ProbeRunner, order: Ids, uniform: Floats) -> Floats:

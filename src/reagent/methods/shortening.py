@@ -57,6 +57,7 @@ class ShortText:
             scores=[row(one) for one in attribution.scores],
             effects=rows(attribution.effects),
             stderr=rows(attribution.stderr),
+            shapley_values=rows(attribution.shapley_values),
             groups=attribution.groups and [[group(one) for one in some] for some in attribution.groups],
             sufficiency=attribution.sufficiency and [test(one) for one in attribution.sufficiency],
             answer=attribution.answer and self.restore(attribution.answer),

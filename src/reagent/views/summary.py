@@ -205,6 +205,7 @@ def top_units_by_level(explanation: Explanation, target: int) -> Iterator[tuple[
             scores=level.scores,
             effects=level.effects,
             stderr=level.stderr,
+            shapley_values=None,
             groups=(),
             sufficiency=None,
             answer=None,
