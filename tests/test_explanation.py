@@ -11,7 +11,7 @@ import pytest
 import reagent
 from reagent.errors import FileError, InputError
 from reagent.evaluation import Evaluation
-from reagent.explanation import Cost, Explanation, Group, Level, Sufficiency, Token, load
+from reagent.explanation import Cost, Explanation, Group, Level, Sufficiency, Token, WholeAnswer, load
 from reagent.schemas import generate_schema, read_schema
 from reagent.validation import check_integer, check_range
 from views.samples import every_kind
@@ -323,14 +323,16 @@ def test_a_problem_is_named_with_its_place(why: Explanation) -> None:
 
 
 def test_fields_that_were_added_later_may_be_missing(why: Explanation) -> None:
-    level = Level("word", why.input, why.scores, None, None)
-    data = replace(why, levels=(level,)).to_dict()
+    answer = WholeAnswer((0.0, 0.75, 0.25), None, None, (), None, "settled")
+    level = Level("word", why.input, why.scores, None, None, answer)
+    data = replace(why, answer=answer, levels=(level,)).to_dict()
     for name in sorted(Explanation.ADDED_LATER, key=lambda name: -name.count(".")):  # fields inside others first
         *outer, last = name.split(".")
         places = [data]
         for step in outer:
             inside = (place[step] for place in places)
-            places = [one for some in inside if some for one in (some if isinstance(some, list) else [some])]
+            places = [one for some in inside for one in (some if isinstance(some, list) else [some])]
+        assert places or outer == ["messages"]  # this is no chat
         for place in places:
             del place[last]
         assert Explanation.from_dict(data)

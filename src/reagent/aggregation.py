@@ -50,6 +50,9 @@ def whole_answer(explanation: Explanation) -> Explanation:
     if len(explanation.output) < 2:
         return explanation
     row = explanation.answer or sum_up_rows(explanation.scores, explanation.effects, explanation.stderr, explanation)
+    values = row.shapley_values
+    if explanation.answer is None and explanation.shapley_values is not None:  # they are linear in the target
+        values = _sum(explanation.shapley_values, len(explanation.input))
     return replace(
         explanation,
         output=(join_tokens(explanation.completion, explanation.output),),
@@ -57,7 +60,7 @@ def whole_answer(explanation: Explanation) -> Explanation:
         scores=(row.scores,),
         effects=None if row.effects is None else (row.effects,),
         stderr=None if row.stderr is None else (row.stderr,),
-        shapley_values=None if row.shapley_values is None else (row.shapley_values,),
+        shapley_values=None if values is None else (values,),
         groups=(row.groups,),
         sufficiency=None if row.sufficiency is None else (row.sufficiency,),
         answer=None,

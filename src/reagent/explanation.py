@@ -131,6 +131,7 @@ class TokenExplanation:
     stderr: Row | None
     groups: tuple[Group, ...] = ()
     sufficiency: Sufficiency | None = None
+    shapley_values: Row | None = None
 
     def top(self, n: int = 5) -> list[Contribution]:
         """The `n` most important context tokens, the most important first. Protected tokens are left out.
@@ -323,6 +324,7 @@ class Explanation:
             stderr=None if self.stderr is None else self.stderr[t],
             groups=self.groups[t] if self.groups else (),
             sufficiency=None if self.sufficiency is None else self.sufficiency[t],
+            shapley_values=None if self.shapley_values is None else self.shapley_values[t],
         )
 
     def __iter__(self) -> Iterator[TokenExplanation]:
@@ -500,7 +502,7 @@ class Explanation:
     def to_shapiq(self, target: int = 0, values: str | None = None) -> "shapiq.InteractionValues":
         """The units of one output token, and the pairs that were measured, for the plots of the package shapiq.
 
-        `values` are "effects" in nats, which is the default if the method has them, or "scores".
+        `values` are "effects" in nats, which is the default if the method has them, "scores" or "shapley_values".
         """
         from reagent.views.interactions import to_shapiq
 

@@ -191,7 +191,12 @@ def test_shapley_values_of_a_few_units_are_signed() -> None:
         assert one.shapley_values is not None
         assert one.shapley_values[0] == pytest.approx(exact.shapley_values[0], abs=1e-3)
         assert one.to_numpy("shapley_values")[0, 2] < -1
+        assert one[0].shapley_values == one.shapley_values[0]
+        assert one.to_frame()["shapley_value"][2] == one.shapley_values[0][2]
     assert why.aggregate("sentence").shapley_values is None
+    both = explain(ScriptedModel(WORDS, logits), "w1 w2 w3 w4", target=" w0 w0", units="word", method="exact")
+    assert both.whole().shapley_values is not None
+    assert both.whole().shapley_values[0] == pytest.approx(np.sum(both.to_numpy("shapley_values")[:, :4], axis=0))
     assert explain(ScriptedModel(WORDS, logits), " ".join(WORDS[1:16]), target=" w0").shapley_values is None
 
 

@@ -98,12 +98,14 @@ def test_words_that_ask_for_the_answer_are_no_group(stop: int, groups: list[tupl
         ("It is cold. He lives in the", " He lives in the"),
         ("It is cold. Where is he?", " Where is he?"),
         ("Where is he? It is cold.", ""),
+        ('He lives. "It is cold."', ""),
         ("He lives in the", ""),
     ],
 )
 def test_the_question_is_the_last_sentence_that_is_not_complete(text: str, asks: str) -> None:
     model = ScriptedModel(
-        ["It", "is", "cold.", "He", "lives", "in", "the", "Where", "he?"], lambda c: np.zeros((len(c), 9))
+        ["It", "is", "cold.", "He", "lives", "in", "the", "Where", "he?", "lives.", '"It', 'cold."'],
+        lambda c: np.zeros((len(c), 12)),
     )
     case = model.case(text, " cold.")
     units = find_question(case, np.arange(len(case.input)))
@@ -118,3 +120,29 @@ def test_a_name_of_several_words_is_repeated_as_a_whole() -> None:
     found = repetitions(case, [[i] for i in range(len(free))], free, np.ones(len(free)))
     assert [[2, 3], [7, 8]] in found
     assert [[4], [9]] in found
+
+
+def test_a_name_with_many_mentions_is_repeated_word_by_word() -> None:
+    words = ["Los", "Angeles", "and"]
+    model = ScriptedModel(words, lambda context: np.zeros((len(context), len(words))))
+    case = model.case(" and ".join(["Los Angeles"] * 7), " and")
+    free = np.arange(len(case.input))
+    found = repetitions(case, [[i] for i in range(len(free))], free, np.ones(len(free)))
+    assert {len(some) for some in found} == {7, 6}
+
+
+def test_the_tokens_of_an_answer_inherit_a_repeated_word() -> None:
+    """Each mention has an effect of its own, and both together more."""
+
+    def logits(context: Ids) -> Floats:
+        table = np.zeros((len(context), len(WORDS)))
+        table[:, OTHER] = 20.0
+        table[:, 0] = np.array([0.0, 7.0, 10.0])[np.minimum((context == SAME).sum(-1), 2)]
+        return table
+
+    model = ScriptedModel(WORDS, logits)
+    text = prompt(same=3, stop=24).replace("w18", "same")
+    why = explain(model, text, target=" w0 w0", probes=128)
+    assert why.answer is not None
+    assert [group.units for group in why.answer.groups] == [(3, 17)]
+    assert [[group.units for group in row.groups] for row in why] == [[(3, 17)], [(3, 17)]]

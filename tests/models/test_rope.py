@@ -92,3 +92,13 @@ def test_dynamic_factors_are_not_used() -> None:
     network = make_network(shrink("llama", max_position_embeddings=16, rope_parameters=rope))
     with pytest.raises(InputError, match="reads at most 16"):
         reagent.explain((network, tiny.byte_level_tokenizer()), PROMPT, target=TARGET)
+
+
+def test_units_are_hidden_in_a_text_that_ends_shortly_before_the_limit() -> None:
+    """The copies that are read together are longer than the limit; their positions are not."""
+    model = reagent.load_model((long_rope("phi3", LENGTH), tiny.byte_level_tokenizer()))
+    case = model.case(PROMPT, TARGET)
+    hidden = np.eye(len(case.input) - 2, dtype=np.bool_)
+    together = model.score_hidden(case.ids, hidden, case.positions, case.targets)
+    alone = [model.score_hidden(case.ids, row[None], case.positions, case.targets).logprob for row in hidden]
+    np.testing.assert_allclose(together.logprob, np.concatenate(alone), atol=1e-5)

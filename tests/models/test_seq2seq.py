@@ -272,6 +272,9 @@ def test_languages_choose_the_codes_of_source_and_output(
         InputError, match=f"has no language 'xx_Latn'.* It has: {'ace' if family == 'm2m100' else 'ar'}"
     ):
         load_model(folder, languages=("xx_Latn", target))
+    for token in ("v", "</s>", "<unk>"):  # tokens that are no languages
+        with pytest.raises(InputError, match=f"has no language {token!r}"):
+            load_model(folder, languages=(source, token))
     model = load_model(folder, languages=(source, target))
     assert isinstance(model, Seq2SeqModel)
     case = model.case("The river", "town")

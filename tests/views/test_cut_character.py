@@ -1,5 +1,6 @@
 """An answer that ends inside a character, because its last bytes were not generated."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from io import StringIO
 
@@ -10,7 +11,7 @@ from transformers import PreTrainedTokenizerFast
 import tiny
 from reagent.comparison import Comparison
 from reagent.explanation import Explanation
-from reagent.models.tokenization import TokenizerCodec, locate_continuation
+from reagent.models.tokenization import TokenizerCodec, added_text, locate_continuation
 from reagent.views import citations_page, comparison
 from reagent.views.citations import render_markdown
 from reagent.views.display import displayed
@@ -85,3 +86,14 @@ def test_the_answer_with_citations_is_marked() -> None:
     cut = replace(cited, answer=text, parts=(*cited.parts[:-1], replace(last, text=text[last.start : last.end])))
     assert CUT in render_markdown(cut)
     assert citations_page.to_view_data(cut)["answer"][-1][0].endswith(CUT)
+
+
+def test_a_token_may_end_with_the_first_bytes_of_the_next_character() -> None:
+    """Byte-level vocabularies have tokens such as a space and the first byte of an emoji."""
+    pieces = {0: b"She", 1: " м".encode(), 2: "о".encode() + b"\xd1", 3: b" \xf0"}
+
+    def decode(ids: Sequence[int]) -> str:
+        return b"".join(pieces[i] for i in ids).decode("utf-8", "replace")
+
+    assert added_text(decode, [0], [1, 2]) == " мо\ufffd"
+    assert added_text(decode, [0], [1, 3]) == " м \ufffd"

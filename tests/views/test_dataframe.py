@@ -10,7 +10,8 @@ def test_a_table_has_a_row_for_each_number() -> None:
     why = make(completion=" Tokyo, and", stderr=True)
     table = why.to_frame()
     assert list(table.columns) == [
-        "target", "output", "position", "text", "part", "protected", "score", "effect", "stderr", "group",
+        "target", "output", "position", "text", "part", "protected", "score", "effect", "stderr", "shapley_value",
+        "group",
     ]  # fmt: skip
     assert len(table) == sum(map(len, why.scores))
     assert table.groupby("target").score.sum().tolist() == pytest.approx([1, 1, 1])

@@ -101,7 +101,8 @@ def evaluate(
     if not name:
         raise InputError(f"{str(file)!r} does not name the model that it explains: give one with --model")
     options = server_options(tokenizer, cache, concurrency, rate, recover, server)
-    languages = languages or ",".join(why.model.get("languages") or ()) or None
+    if model is None:
+        languages = languages or ",".join(why.model.get("languages") or ()) or None
     loaded = load_model(name, device, dtype, revision, languages, quiet, options)
     with progress_bar("evaluating", quiet) as on_progress:
         (evaluation,) = evaluate_together(loaded, [why], config, on_progress)

@@ -225,7 +225,7 @@ class _Search:
         else:
             self._remove_at_random(self._planned_random_probes())
             self._remove_single()
-        self._estimate(self.searched_rows)
+        self._estimate([t for t in self.rows if t in self.searched_rows or t not in self.targets])
         self._report()
         self._search_groups_and_order(self.searched_rows)
         while not self.complete and self.probes.remaining:
@@ -291,10 +291,10 @@ class _Search:
             self.probes.measure(np.array(left).reshape(-1, self.units)[: goal - self.probes.spent])
 
     def _near(self, target: _Target | None = None) -> Ids:
-        """The last units of the prompt, and all output units; of these, those before a target."""
+        """The last units before a target; without one, the last units of the prompt and all output units."""
         prompt = int(np.searchsorted(self.probes.free, len(self.case.input)))
-        end = self.units if target is None else len(target.single)
-        return np.arange(max(0, prompt - min(NEAR_UNITS, prompt // 6)), end)
+        last = prompt if target is None else len(target.single)
+        return np.arange(max(0, last - min(NEAR_UNITS, prompt // 6)), self.units if target is None else last)
 
     def _remove_single(self) -> None:
         """Remove the units that may matter alone, and the others in blocks."""

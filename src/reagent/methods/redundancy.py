@@ -42,14 +42,15 @@ SMALLEST_EFFECT = 2.0  # nats: a joint effect that is reported
 SMALLEST_SHARE = 0.2  # of the largest effect, not directly before the output: a joint effect that is reported
 ENOUGH = 0.6  # redundant: if any one unit stays, at most this share of the joint effect is lost
 REDUNDANT = 0.5  # … and the effects of the single words are together at most this share …
-REPEATED = 0.7  # … or this one, if the words are the same
+REPEATED = 0.7  # … or this one, if it is one word, stem or name
 MAX_ALONE, MAX_PARTNERS = 3, 3  # important words without a group, and the words that each is tested with
 LARGE = 0.25  # share of the largest value that makes a word important
 PROBES_FOR_WORD = 16  # of the allowance, for each important word
 FEWEST_PROBES = 12  # that lack a word, to look for its substitutes
 LEAST_SURPLUS = 1.0  # nats beyond the single effects, from which on a word and its substitutes are tested further
 PAIR_SHARE = 0.7  # of the joint effect of a word and all these words: a pair with a smaller share is not enough
-COMPLETE = (".", "!", "。", "！", "।", "۔")  # ends of sentences that lead to no particular continuation
+COMPLETE = (".", "!", "。", "！", "।", "۔")  # ends of sentences that lead to no particular continuation …
+CLOSING = "\"'”’»)]}」』）"  # … also before these
 OVERLAP = 1.1  # complementary: the joint effect is at most this multiple of the largest single effect
 COMPARABLE = 0.5  # complementary: each single effect is at least this share of the largest
 
@@ -62,6 +63,7 @@ class FoundGroup(NamedTuple):
     effect: float
     stderr: float
     single: float
+    share: float = REDUNDANT  # of the effect that the single effects may have
 
     @property
     def surplus(self) -> float:
@@ -165,19 +167,19 @@ class RedundancySearch:
             if drops.max() > ENOUGH * joint.drop:
                 words = fewer[int(np.argmax(drops))]
                 continue
-            if self._is_redundant(words, joint.drop):
+            is_repeated = repetitions(self.probes.case, words, self.probes.free, self.single) == [words]
+            share = REPEATED if is_repeated else REDUNDANT
+            if self._is_redundant(words, joint.drop, share):
                 units = tuple(sorted(_units(words)))
                 total = float(self.single[list(units)].sum())
-                found.append(FoundGroup(units, "redundant", joint.drop, joint.stderr, total))
+                found.append(FoundGroup(units, "redundant", joint.drop, joint.stderr, total, share))
             return
 
-    def _is_redundant(self, words: list[list[int]], joint: float) -> bool:
+    def _is_redundant(self, words: list[list[int]], joint: float, share: float) -> bool:
         """Whether a joint effect is large, and well above the effects of the single words."""
         measured = self._drops([[word] for word in words], np.nan)
         sums = np.array([self.single[word].sum() for word in words])
         alone = np.where(np.isnan(measured), sums, measured).sum()
-        is_repeated = repetitions(self.probes.case, words, self.probes.free, self.single) == [words]
-        share = REPEATED if is_repeated else REDUNDANT
         largest = np.delete(self.single, self.near).max(initial=0.0)
         return bool(alone <= share * joint and joint >= SMALLEST_SHARE * largest)
 
@@ -209,7 +211,8 @@ def find_question(case: Case, free: Ids) -> Ids:
     """
     end = case.messages[-1].end if case.messages else len(case.prompt)
     sentences = split_sentences(case.prompt[:end])
-    if case.separate or not sentences or case.prompt[slice(*sentences[-1])].rstrip().endswith(COMPLETE):
+    last = case.prompt[slice(*sentences[-1])].rstrip().rstrip(CLOSING) if sentences else ""
+    if case.separate or not last or last.endswith(COMPLETE):
         return np.empty(0, dtype=np.intp)
     inputs = free[free < len(case.input)]
     starts = np.array([case.units[unit].start for unit in inputs], dtype=np.intp)
@@ -224,8 +227,8 @@ def inherit_groups(probes: ProbeSet, target: int, single: Floats, groups: Iterab
         joint, total = probes.result(probes.set_of(group.units), target), float(single[list(group.units)].sum())
         if joint is None or joint.drop < SMALLEST_EFFECT:
             continue
-        if group.kind == "complementary" or total <= REDUNDANT * joint.drop:
-            inherited.append(FoundGroup(group.units, group.kind, joint.drop, joint.stderr, total))
+        if group.kind == "complementary" or total <= group.share * joint.drop:
+            inherited.append(group._replace(effect=joint.drop, stderr=joint.stderr, single=total))
     return inherited
 
 
@@ -251,7 +254,8 @@ def repetitions(case: Case, words: list[list[int]], free: Ids, value: Floats) ->
             occurrences.setdefault(stem, []).append(word)
     repeated: list[list[list[int]]] = []
     for some in occurrences.values():
-        if repeated and _are_names(case, free, repeated[-1], some):
+        fits = repeated and len(_units(repeated[-1])) + len(_units(some)) <= MAX_MEMBERS
+        if fits and _are_names(case, free, repeated[-1], some):
             repeated[-1] = [first + second for first, second in zip(repeated[-1], some, strict=True)]
         else:
             repeated.append(some)

@@ -139,7 +139,8 @@ class Network:
         [rows, 1, length after the cache, length] is added to the attention logits.
         """
         start = 0 if cache is None else cache.get_seq_length()
-        if not self.shares_prefixes(text.shape[1]) and bool((positions < self.rope_switch).any()):
+        is_long = places is None and not self.shares_prefixes(text.shape[1])  # `places` may occur several times
+        if is_long and bool((positions < self.rope_switch).any()):
             return self._forward_both(text, positions, mask)
         # A clone, because some families scale what they are given in place.
         embeds = text.is_floating_point()

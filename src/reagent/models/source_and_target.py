@@ -93,7 +93,7 @@ def _with_languages(
         raise InputError(f"the tokenizer of {name!r} has no languages: leave `languages` out")
     own: Any = copy.deepcopy(tokenizer)
     for language in languages:
-        if not {language, f"__{language}__"} & set(own.get_vocab()):
+        if language not in _codes(own):
             close = get_close_matches(language, _codes(own), n=1)
             guess = f", did you mean {close[0]!r}?" if close else "."
             raise InputError(f"{name!r} has no language {language!r}{guess} It has: {_some_codes(own)}")

@@ -168,12 +168,15 @@ def added_text(decode: Callable[[Sequence[int]], str], before: Sequence[int], id
     """The text that `ids` add to that of `before`; a character with missing bytes at its end is one replacement."""
     base = len(decode(before))
     text = decode([*before, *ids])[base:]
+    if not text.endswith(REPLACEMENT):
+        return text
+    complete = text.rstrip(REPLACEMENT)
     # Decoders of byte tokens replace every byte of a run that ends inside a character, its whole characters too.
-    for missing in range(1, min(MAX_BYTES, len(ids) + 1) if text.endswith(REPLACEMENT) else 1):
-        complete = decode([*before, *ids[:-missing]])[base:]
-        if not complete.endswith(REPLACEMENT):
-            return complete + REPLACEMENT
-    return text
+    for missing in range(1, min(MAX_BYTES, len(ids) + 1)):
+        shorter = decode([*before, *ids[:-missing]])[base:]
+        if not shorter.endswith(REPLACEMENT) and len(shorter) > len(complete):
+            complete = shorter
+    return complete + REPLACEMENT
 
 
 def spans_by_decoding(decode: Callable[[Sequence[int]], str], before: Sequence[int], ids: Sequence[int]) -> list[Span]:

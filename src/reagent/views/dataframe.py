@@ -28,6 +28,7 @@ def to_frame(explanation: Explanation) -> "pandas.DataFrame":
     """
     pandas = _import_pandas()
     inputs, effects, errors = len(explanation.input), explanation.effects, explanation.stderr
+    shapley = explanation.shapley_values
     letters = [group_letters(explanation, target) for target in range(len(explanation.output))]
     cells = [
         (target, position, unit) for target in range(len(explanation.output))
@@ -48,6 +49,7 @@ def to_frame(explanation: Explanation) -> "pandas.DataFrame":
             "score": pandas.Series([explanation.scores[t][i] for t, i, _ in cells], dtype="float64"),
             "effect": pandas.Series([effects[t][i] if effects else None for t, i, _ in cells], dtype="float64"),
             "stderr": pandas.Series([errors[t][i] if errors else None for t, i, _ in cells], dtype="float64"),
+            "shapley_value": pandas.Series([shapley[t][i] if shapley else None for t, i, _ in cells], dtype="float64"),
             "group": pandas.Series([letters[t].get(i) for t, i, _ in cells], dtype=object),
         }
     )

@@ -1,14 +1,15 @@
 """An explanation of one output token as `InteractionValues` of the package shapiq, for its plots and its indices.
 
-The players are the units of the context. Two kinds of values can be exported:
+The players are the units of the context. Three kinds of values can be exported:
 
 effects  In nats. For methods that remove one unit at a time, the value of a unit is the loss when it alone is removed,
          and the value of a pair is the loss of the single units minus the loss of both together: negative if either
          is enough, positive if both are needed. These are the co-Möbius coefficients of shapiq.
 scores   Shares of 1.
+shapley_values
+         Signed Shapley values, if the method has them (`shapley`, `exact`, and `fast` with at most twelve units).
 
-Scores, and the effects of other methods, are exported under shapiq's index `SV`: one value for each unit. They are
-Shapley values if the method computes Shapley values (`shapley`; the scores of `exact`).
+Scores, and the effects of other methods, are exported under shapiq's index `SV` too: one value for each unit.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from reagent.explanation import Explanation
 if TYPE_CHECKING:
     from shapiq import InteractionValues
 
-VALUES = ("effects", "scores")
+VALUES = ("effects", "scores", "shapley_values")
 SINGLE_EFFECTS = ("reagent", "occlusion", "exact")  # methods whose effects are those of removing one unit
 
 
@@ -32,7 +33,11 @@ def to_shapiq(explanation: Explanation, target: int = 0, values: str | None = No
     if values == "effects" and not has_effects:
         raise InputError(f"method {explanation.method.get('id')!r} has no effects in nats: give values='scores'")
     units = len(explanation.context(target))  # raises for a target that does not exist
-    row = (explanation.effects if values == "effects" else explanation.scores)[target]  # type: ignore[index]
+    if getattr(explanation, values) is None:
+        raise InputError(
+            f"method {explanation.method.get('id')!r} has no Shapley values of this text: give other values"
+        )
+    row = getattr(explanation, values)[target]
     is_single = values == "effects" and explanation.method.get("id") in SINGLE_EFFECTS
     pairs = _pairs(explanation, target) if is_single else {}
     singles: dict[tuple[int, ...], float] = {(i,): float(value) for i, value in enumerate(row)}

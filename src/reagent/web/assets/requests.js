@@ -8,9 +8,9 @@ export function requestOf(explanation) {
   const replacer = replacerOf(explanation);
   return {
     ...(messages.length ? { messages } : { prompt: explanation.prompt }),
-    target: completion.replace(/(?<=[^\ufffd])\ufffd+$/, ""),
-    ...(target?.kind === "span" ? { target_span: target.text } : {}),
-    ...(trace ? { answer_span: trace.answer.text } : {}),
+    target: withoutCut(completion),
+    ...(target?.kind === "span" ? { target_span: withoutCut(target.text) } : {}),
+    ...(trace ? { answer_span: withoutCut(trace.answer.text) } : {}),
     ...(attributes === "context" && isAboutAll(explanation) ? { attribute_target: true } : {}),
     ...(what_if?.length ? { what_if: true } : {}),
     method: method.id,
@@ -21,6 +21,8 @@ export function requestOf(explanation) {
     seed,
   };
 }
+
+const withoutCut = (text) => text.replace(/(?<=[^\ufffd])\ufffd+$/, "");
 
 /* Whether all output was asked about, with a preset that removes only the prompt by default. */
 const isAboutAll = ({ method, target }) => !method.preset?.startsWith("paper") && !["span", "contrast"].includes(target?.kind);
