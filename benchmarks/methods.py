@@ -3,6 +3,7 @@
 The presets `fast` and `leave-one-out`, the default before, are run several times in turn, and the median is shown.
 """
 
+import argparse
 import json
 from statistics import median
 
@@ -21,6 +22,9 @@ SHOWN = [
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--methods", nargs="+", default=SHOWN, metavar="METHOD:PRESET", help="only these")
+    shown = parser.parse_args().methods
     model = reagent.load_model("smollm2")
 
     def explain(name: str) -> reagent.Explanation:
@@ -30,7 +34,7 @@ def main() -> None:
 
     in_turn = [{name: explain(name).cost.seconds for name in IN_TURN} for _ in range(TIMES)]
     rows = {}
-    for name in SHOWN:
+    for name in shown:
         if SLOW.get(name, {}) is None:
             continue
         why = explain(name)

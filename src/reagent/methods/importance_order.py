@@ -8,7 +8,7 @@ every text of the best order is measured, as far as the probes suffice.
 
 The first three units are always kept together. Among them the effect of removing each alone decides, together with
 its share of the effects of its groups. Without a unit directly before the output the text is also ungrammatical, so
-that its effect counts less.
+that its effect counts less, unless a group is among the first three.
 """
 
 from collections.abc import Sequence
@@ -83,7 +83,8 @@ class OrderSearch:
     def _by_effect(self, order: Ids) -> Ids:
         """The order with its first units in the order of their own effects."""
         first, effect = order[: min(KEPT)], np.maximum(self.single, 0.0) + self.surplus
-        effect[self.near] *= NEAR_WEIGHT
+        if not self.surplus[first].any():
+            effect[self.near] *= NEAR_WEIGHT
         return np.concatenate([first[np.argsort(-effect[first], kind="stable")], order[min(KEPT) :]])
 
     @property
