@@ -42,7 +42,7 @@ SMALLEST_EFFECT = 2.0  # nats: a joint effect that is reported
 SMALLEST_SHARE = 0.2  # of the largest effect, not directly before the output: a joint effect that is reported
 ENOUGH = 0.6  # redundant: if any one unit stays, at most this share of the joint effect is lost
 REDUNDANT = 0.5  # … and the effects of the single words are together at most this share …
-REPEATED = 0.7  # … or this one, if it is one word, stem or name
+REPEATED = 0.7  # … or this one, if it is one word, stem or name, not only in the sentence that leads to the output
 MAX_ALONE, MAX_PARTNERS = 3, 3  # important words without a group, and the words that each is tested with
 LARGE = 0.25  # share of the largest value that makes a word important
 PROBES_FOR_WORD = 16  # of the allowance, for each important word
@@ -168,7 +168,8 @@ class RedundancySearch:
                 words = fewer[int(np.argmax(drops))]
                 continue
             is_repeated = repetitions(self.probes.case, words, self.probes.free, self.single) == [words]
-            share = REPEATED if is_repeated else REDUNDANT
+            asks = np.isin(_units(words), self.question).all()  # as the articles of a question
+            share = REPEATED if is_repeated and not asks else REDUNDANT
             if self._is_redundant(words, joint.drop, share):
                 units = tuple(sorted(_units(words)))
                 total = float(self.single[list(units)].sum())
