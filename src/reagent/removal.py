@@ -28,6 +28,9 @@ class Remover(Protocol):
     """Scores a case with some of its units removed."""
 
     @property
+    def model(self) -> Model: ...
+
+    @property
     def free(self) -> Ids:
         """Units that can be removed and precede at least one target: indices into `case.units`, in order."""
         ...

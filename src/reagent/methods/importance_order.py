@@ -6,9 +6,10 @@ surrogate predicts both for any order, so the best order is found without the mo
 the texts of the best orders are measured, and what was measured replaces what was predicted. This is repeated until
 every text of the best order is measured, as far as the probes suffice.
 
-The first three units are always kept together. Among them the effect of removing each alone decides, together with
-its share of the effects of its groups. Without a unit directly before the output the text is also ungrammatical, so
-that its effect counts less, unless a group is among the first three.
+The first three units are always kept together, and the unit with the largest effect is one of them. Among them the
+effect of each alone decides: of removing it and, with a smaller weight, of replacing it by another unit of the text,
+together with its share of the effects of its groups. Without a unit directly before the output the text is also
+ungrammatical, so that its effect counts less, unless a group is among the first three.
 """
 
 from collections.abc import Sequence
@@ -26,12 +27,14 @@ from reagent.methods.surrogate import Surrogate
 LENGTH = 8  # units in the order
 REMOVED = (1, 2, 3, 5)  # numbers of first units that are removed …
 KEPT = (3, 5, 8)  # … and that are kept alone
-KEEP_WEIGHT = 0.3  # of the drop when units are kept, relative to the drop when they are removed
+KEEP_WEIGHT = 0.45  # of the drop when units are kept, relative to the drop when they are removed
 ESTIMATE_WEIGHT = 1.0  # of the estimates of the units, relative to these drops: limits the influence of a single text
 GROUP_WEIGHT = 0.6  # … and of the surplus of their groups
-NEAR_WEIGHT = 0.7  # of the effects of units directly before the output
+SUBSTITUTED_WEIGHT = 0.4  # of the effects of replacing units, relative to those of removing them
+NEAR_WEIGHT = 0.8  # of the effects of units directly before the output
 TOGETHER = 1.0  # nats for an order whose first units contain a redundant group as a whole
 FIRST_UNITS = 5
+LARGEST_FIRST = 1.0  # nats for an order whose first three units contain the one with the largest effect
 POOL, SMALLEST_VALUE = 20, 0.05  # units that the order may contain, and the least share of the largest value
 SMALLEST, SMALLEST_POOL, SMALLEST_TEXTS = 3, 10, 16  # texts of three units are hard to predict: these are measured
 BATCH = 12  # texts measured at once
@@ -58,6 +61,7 @@ class OrderSearch:
     target: int
     surrogate: Surrogate
     single: Floats  # the effect of each unit alone, [units]
+    substituted: Floats  # of replacing it by another unit of the text; 0 if it was not measured, [units]
     estimate: Floats  # its value so far, [units]
     surplus: Floats  # its share of the effects of its groups, [units]
     groups: list[FoundGroup]
@@ -82,10 +86,20 @@ class OrderSearch:
 
     def _by_effect(self, order: Ids) -> Ids:
         """The order with its first units in the order of their own effects."""
-        first, effect = order[: min(KEPT)], np.maximum(self.single, 0.0) + self.surplus
-        if not self.surplus[first].any():
-            effect[self.near] *= NEAR_WEIGHT
+        first = order[: min(KEPT)]
+        effect = self._effects(1.0 if self.surplus[first].any() else NEAR_WEIGHT)
         return np.concatenate([first[np.argsort(-effect[first], kind="stable")], order[min(KEPT) :]])
+
+    def _effects(self, near_weight: float) -> Floats:
+        """The effect of each unit alone and its share of the effects of its groups."""
+        effect = np.maximum(self.single, 0.0) + SUBSTITUTED_WEIGHT * np.maximum(self.substituted, 0.0) + self.surplus
+        effect[self.near] *= near_weight
+        return effect
+
+    @cached_property
+    def largest(self) -> int:
+        """The unit with the largest effect."""
+        return int(np.argmax(self._effects(NEAR_WEIGHT)))
 
     @property
     def length(self) -> int:
@@ -121,6 +135,7 @@ class _Judge:
         self.weight = (places[:, None] < REMOVED).mean(1) + KEEP_WEIGHT * (places[:, None] < KEPT).mean(1)
         self.weight -= TIE * places  # places between two measured numbers of units
         self.prior = (ESTIMATE_WEIGHT * search.estimate + GROUP_WEIGHT * search.surplus) / 2
+        self.prior += SUBSTITUTED_WEIGHT * np.maximum(search.substituted, 0.0) / 2
 
     def best(self, pool: Ids, starts: Sequence[Ids]) -> Ids:
         """The best order that is reached from one of the given ones by moving one unit at a time."""
@@ -146,6 +161,7 @@ class _Judge:
         value = np.mean(removed, axis=0) + self.prior[orders] @ self.weight
         if kept:
             value -= KEEP_WEIGHT * np.mean(kept, axis=0)
+        value += LARGEST_FIRST * first[:, min(SMALLEST, first.shape[1]) - 1, self.search.largest]
         shown = first[:, min(FIRST_UNITS, first.shape[1]) - 1]
         largest = max(float(self.search.estimate.max(initial=0.0)), 1e-9)
         for group in self.search.groups:

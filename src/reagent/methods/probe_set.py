@@ -9,6 +9,7 @@ import numpy as np
 from reagent.case import Case, Floats, Ids, Mask
 from reagent.methods.base import Progress, ProgressCallback
 from reagent.methods.probing import mean_and_stderr
+from reagent.methods.substitution import measure_substitutions
 from reagent.removal import Remover
 
 BATCH = 64  # probes scored between two reports of progress
@@ -50,11 +51,13 @@ class ProbeSet:
             self.before, outputs = np.append(self.before, self.before[0]), outputs + 1
         self.removed = np.empty((0, len(self.free)), dtype=np.bool_)
         self.drops, self.ranks = np.empty((0, outputs)), np.empty((0, outputs), dtype=np.int64)
+        self.substituted = np.zeros((len(self.free), outputs))  # [units, targets]; 0 if it was not measured
+        self._substitutions = 0
         self._rows: dict[bytes, list[int]] = {}
 
     @property
     def spent(self) -> int:
-        return len(self.removed)
+        return len(self.removed) + self._substitutions
 
     @property
     def remaining(self) -> int:
@@ -75,19 +78,31 @@ class ProbeSet:
             count = len(self._rows.get(row.tobytes(), ()))
             wanted = 1 if not self.remover.is_random else count + 1 if draws is None else draws
             for _ in range(min(wanted - count, self.remaining - len(rows)) if row.any() else 0):
-                self._rows.setdefault(row.tobytes(), []).append(self.spent + len(rows))
+                self._rows.setdefault(row.tobytes(), []).append(len(self.removed) + len(rows))
                 rows.append(row)
         for begin in range(0, len(rows), BATCH):
             self._score(np.array(rows[begin : begin + BATCH]))
 
     def _score(self, removed: Mask) -> None:
         scores = self.remover.score(removed, self.rng.random(removed.shape))
-        drops, ranks = (self.case.values - scores.value).round(DECIMALS), scores.rank
+        drops, ranks = self._with_whole((self.case.values - scores.value).round(DECIMALS)), scores.rank
         if self.whole is not None:
-            drops = np.append(drops, drops.sum(1, keepdims=True), axis=1)
             ranks = np.append(ranks, ranks.max(1, keepdims=True), axis=1)
         self.removed = np.concatenate([self.removed, removed])
         self.drops, self.ranks = np.concatenate([self.drops, drops]), np.concatenate([self.ranks, ranks])
+        self.report()
+
+    def _with_whole(self, drops: Floats) -> Floats:
+        """The drops of all targets from those of the output units."""
+        return drops if self.whole is None else np.append(drops, drops.sum(1, keepdims=True), axis=1)
+
+    def substitute(self, units: Sequence[int]) -> None:
+        """Replace each of the units alone by another unit of the text; units beyond the budget are left out."""
+        found, drops = measure_substitutions(
+            self.remover.model, self.case, self.free, units[: self.remaining], self.rng
+        )
+        self.substituted[found] = self._with_whole(drops.round(DECIMALS))
+        self._substitutions += len(found)
         self.report()
 
     def report(self) -> None:

@@ -18,7 +18,7 @@ preset keeps both ideas, and adds the measurements that tell *how* the tokens ma
 With at most twelve units the scores are Shapley values; all subsets are measured if the probes suffice.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from typing import Any
@@ -58,6 +58,7 @@ MANY_UNITS = 64
 MOST_RANDOM = 0.4  # share of the probes that may be used …
 LEAST_RANDOM = 0.3  # … and of a fixed number of probes
 MAX_SINGLE = 16  # units removed alone
+MAX_SUBSTITUTED, SUBSTITUTED_PART = 10, 6  # units that are also replaced, at most 1/6 of the remaining probes
 SEARCH_PROBES = 52  # for groups and order of one target
 FEWEST_SEARCH_PROBES = 4  # with this number or fewer there is no search
 SHARED_SEARCH_PROBES = 96  # for groups and order of all targets, if there are several
@@ -226,6 +227,7 @@ class _Search:
             self._remove_at_random(self._planned_random_probes())
             self._remove_single()
         self._estimate([t for t in self.rows if t in self.searched_rows or t not in self.targets])
+        self._substitute()
         self._report()
         self._search_groups_and_order(self.searched_rows)
         while not self.complete and self.probes.remaining:
@@ -270,9 +272,9 @@ class _Search:
         """Probes that keep a share of the units, most of them far from the output; of a few units, any share."""
         kept = np.resize(SHARES_KEPT, count)[:, None] * np.ones(self.units)
         kept[:, self._near()] = NEAR_KEPT
-        begin = self.probes.spent
+        begin = len(self.probes.removed)
         self._measure_random(kept, count)
-        self.is_random[begin : self.probes.spent] = True
+        self.is_random[begin : len(self.probes.removed)] = True
 
     def _measure_random(self, kept: Floats, count: int) -> None:
         """Exactly `count` new probes, if there are so many subsets; `kept` are the probabilities for many units."""
@@ -303,10 +305,8 @@ class _Search:
         units = np.arange(self.units)
         if self.units > limit:
             self._estimate(self.rows)
-            interest = np.zeros(self.units)
-            for target in (self.targets[t] for t in self.searched_rows):
-                value = target.shapley[0] + target.shapley[1]
-                interest[: len(value)] = np.maximum(interest[: len(value)], value / max(value.max(), 1e-9))
+            values = (np.add(*self.targets[t].shapley) for t in self.searched_rows)
+            interest = self._largest(value / max(value.max(), 1e-9) for value in values)
             interest[self._near()] += 0.5
             units = np.argsort(-interest, kind="stable")[:limit]
             self.predicted = {t: (target.single, target.single_stderr) for t, target in self.targets.items()}
@@ -315,6 +315,22 @@ class _Search:
         self.blocks = [self.probes.set_of(block.tolist()) for block in blocks]
         singles = [self.probes.set_of([int(unit)]) for unit in units]
         self.probes.measure(np.array([*singles, *self.blocks]), self.probes.draws)
+
+    def _substitute(self) -> None:
+        """Replace the most promising units by others of the text; with random replacement all probes do that."""
+        if self.units <= FEW_UNITS or self.probes.remover.is_random:
+            return
+        values = (self.targets[t].estimate / max(self.targets[t].estimate.max(), 1e-9) for t in self.searched_rows)
+        order = np.argsort(-self._largest(values), kind="stable")
+        limit = min(self.probes.remaining, SEARCH_PROBES) // SUBSTITUTED_PART
+        self.probes.substitute(order[: min(MAX_SUBSTITUTED, limit)].tolist())
+
+    def _largest(self, rows: Iterable[Floats]) -> Floats:
+        """The largest value of each unit over rows that may end before the last units."""
+        largest = np.zeros(self.units)
+        for row in rows:
+            largest[: len(row)] = np.maximum(largest[: len(row)], row)
+        return largest
 
     def _remove_others(self, rows: Sequence[int], count: int) -> None:
         """Probes that keep the important units of a target and remove a random part of the others."""
@@ -385,6 +401,7 @@ class _Search:
                     target.row,
                     target.surrogate,
                     target.single,
+                    self.probes.substituted[: len(target.single), target.row],
                     target.estimate,
                     target.surplus,
                     target.groups,
@@ -432,7 +449,7 @@ class _Search:
 
     def _ceiling(self, t: int) -> float:
         """The drop of a text that says little about a target: the 85 % quantile of the drops of the random probes."""
-        random = self.is_random[: self.probes.spent]
+        random = self.is_random[: len(self.probes.drops)]
         return float(np.quantile(self.probes.drops[random if random.any() else slice(None), t], CEILING))
 
     def _passed(self, t: int) -> bool:
