@@ -9,7 +9,7 @@ preset keeps both ideas, and adds the measurements that tell *how* the tokens ma
    2024) with mixed shares and a Bayesian fit. Units near the output are removed less often, because a text that no
    longer asks the question tells nothing about its facts.
 2. Single effects. Each unit that may matter is removed alone from the unchanged text (necessity), the others in blocks
-   (single_effects.py).
+   (single_effects.py). The most promising ones are also replaced by other units of the text (substitution.py).
 3. Groups. Sets of units that act together are removed jointly (redundancy.py).
 4. Order and sufficiency. The order of importance is measured from both ends (importance_order.py). The search ends when
    the important units alone carry the answer: the published stopping condition. Otherwise it takes further probes that
@@ -58,7 +58,7 @@ MANY_UNITS = 64
 MOST_RANDOM = 0.4  # share of the probes that may be used …
 LEAST_RANDOM = 0.3  # … and of a fixed number of probes
 MAX_SINGLE = 16  # units removed alone
-MAX_SUBSTITUTED, SUBSTITUTED_PART = 10, 6  # units that are also replaced, at most 1/6 of the remaining probes
+MAX_SUBSTITUTED, SUBSTITUTED_PART = 8, 6  # units that are also replaced, at most 1/6 of the remaining probes
 SEARCH_PROBES = 52  # for groups and order of one target
 FEWEST_SEARCH_PROBES = 4  # with this number or fewer there is no search
 SHARED_SEARCH_PROBES = 96  # for groups and order of all targets, if there are several
@@ -322,8 +322,8 @@ class _Search:
             return
         values = (self.targets[t].estimate / max(self.targets[t].estimate.max(), 1e-9) for t in self.searched_rows)
         order = np.argsort(-self._largest(values), kind="stable")
-        limit = min(self.probes.remaining, SEARCH_PROBES) // SUBSTITUTED_PART
-        self.probes.substitute(order[: min(MAX_SUBSTITUTED, limit)].tolist())
+        limit = min(MAX_SUBSTITUTED, self.probes.remaining // SUBSTITUTED_PART)
+        self.probes.substitute(order[:limit].tolist())
 
     def _largest(self, rows: Iterable[Floats]) -> Floats:
         """The largest value of each unit over rows that may end before the last units."""
