@@ -21,7 +21,7 @@ import numpy as np
 from game_prompts import SENTENCES, WORDS
 from peers import Peers, Value
 from planted_games import planted_games
-from records import Record, Records, describe, errors, group_by
+from records import Record, Records, add_earlier, describe, errors, group_by
 from scipy.stats import spearmanr
 from value_models import ValueModel
 
@@ -245,12 +245,18 @@ def main() -> None:
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--retry", action="store_true", help="measure records of errors again")
     parser.add_argument("--redo", action="store_true", help="measure the chosen methods again, as after a change")
+    parser.add_argument(
+        "--earlier", type=Path, help="a summary with the numbers of methods that are not measured again"
+    )
     parser.add_argument("--summary", action="store_true", help="only summarize the records")
     arguments = parser.parse_args()
     records = Records(arguments.out, ("split", "kind", "game", "passes", "method", "seed"))
     if not arguments.summary:
         run(arguments, records)
-    print(json.dumps(summarize(records.rows), indent=1, ensure_ascii=False))
+    summary = summarize(records.rows)
+    if arguments.earlier:
+        add_earlier(summary, arguments.earlier, levels=3)
+    print(json.dumps(summary, indent=1, ensure_ascii=False))
 
 
 if __name__ == "__main__":

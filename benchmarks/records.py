@@ -90,3 +90,19 @@ def errors(rows: Sequence[Record], *keys: str) -> list[Record]:
     """The different errors, and how often each occurred."""
     groups = group_by((row for row in rows if "error" in row), *keys, "error")
     return [dict(zip((*keys, "error"), key, strict=True)) | {"count": len(same)} for key, same in groups.items()]
+
+
+def add_earlier(summary: Record, path: Path, levels: int) -> None:
+    """Take the methods without records from an earlier summary of the same prompts and seeds.
+
+    Methods are `levels` levels below the top of the summary. Differences from other methods are left out.
+    """
+    _add_missing(summary, json.loads(path.read_text()), levels)
+
+
+def _add_missing(new: Record, old: Record, levels: int) -> None:
+    for name, value in old.items():
+        if levels and isinstance(value, dict):
+            _add_missing(new.setdefault(name, {}), value, levels - 1)
+        elif not levels:
+            new.setdefault(name, {key: one for key, one in value.items() if key != "minus_fast"})

@@ -22,7 +22,7 @@ import captum.attr  # noqa: F401  so that its import is not timed
 import numpy as np
 from peers import Peers
 from ranking_quality import measure_groups, measure_mentions, measure_removal, order_units, own_proposals
-from records import Record, Records, describe, errors, group_by
+from records import Record, Records, add_earlier, describe, errors, group_by
 from repeated_prompts import SPLITS, load_prompts
 from value_models import CachedModel
 
@@ -268,13 +268,19 @@ def main() -> None:
     parser.add_argument("--no-cache", action="store_true", help="compute all scores, to measure seconds")
     parser.add_argument("--retry", action="store_true", help="measure records of errors again")
     parser.add_argument("--redo", action="store_true", help="measure the chosen methods again, as after a change")
+    parser.add_argument(
+        "--earlier", type=Path, help="a summary with the numbers of methods that are not measured again"
+    )
     parser.add_argument("--summary", action="store_true", help="only summarize the records")
     arguments = parser.parse_args()
     records = Records(arguments.out, ("split", "kind", "prompt", "passes", "method", "seed"))
     if not arguments.summary:
         folder = str(bundled.fetch(arguments.model) if arguments.model in bundled.MODELS else arguments.model)
         run(reagent.load_model(arguments.model), folder, arguments, records)
-    print(json.dumps(summarize(records.rows), indent=1, ensure_ascii=False))
+    summary = summarize(records.rows)
+    if arguments.earlier:
+        add_earlier(summary, arguments.earlier, levels=2)
+    print(json.dumps(summary, indent=1, ensure_ascii=False))
 
 
 if __name__ == "__main__":

@@ -509,9 +509,32 @@ def repeated(results: dict[str, Any]) -> str:
         "intervals of the mean over prompts; the JSON also has those of paired differences. The first four prompts of each kind",
         "are left out: they were seen before the method was complete. The others were seen too, before the weights of the order",
         "and the rules for groups were last chosen on other prompts; the section below has prompts that were not. `reagent fast`",
-        "was measured again after that, the other methods were not.",
+        "was measured again after that. The other methods did not change, and their numbers are earlier ones on the same",
+        "prompts with the same seeds.",
+        *_means_of_all(results),
     ]
     return "\n".join([*lines, *_tables_of_kinds(results), *_failures(results), ""])
+
+
+def _means_of_all(results: dict[str, Any]) -> list[str]:
+    """A table of means over the prompts with one mention and with several."""
+    lines: list[str] = []
+    for name, kinds in results.items():
+        if name == "errors":
+            continue
+        once, repeated = kinds["once"], kinds["repeated"]
+        table = {
+            method: [f"{_pooled(once[method][key], repeated[method][key]):.2f}" for key in ("del", "keep", "rep")]
+            for method in sorted(once, key=lambda method: not method.startswith("reagent fast"))
+            if method in repeated
+        }
+        lines += ["", f"{name.capitalize()}: means over all prompts", ""]
+        lines += _table("method", ("delete", "keep only", "replace"), table)
+    return lines
+
+
+def _pooled(*cells: dict[str, Any]) -> float:
+    return float(sum(cell["mean"] * cell["count"] for cell in cells) / sum(cell["count"] for cell in cells))
 
 
 def facts(results: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ from reagent.methods.probe_set import ProbeSet
 from reagent.methods.surrogate import Surrogate
 
 FEW_UNITS = MAX_UNITS
-PROBES_FOR_SIZES = 5  # probes for each unit: with fewer, every subset is equally likely
+PROBES_FOR_SIZES = 4  # probes for each unit: with fewer, every subset is equally likely
 PROBES_FOR_EDGES = 8  # probes for each unit: with fewer, subsets of one unit are not measured first
 
 
