@@ -208,28 +208,30 @@ def run(arguments: argparse.Namespace, records: Records) -> None:
     for number, game in enumerate(games, 1):
         for name, estimator in estimators.items():
             for passes in PASSES:
-                key = {"split": arguments.split, "kind": game.kind, "game": game.name, "passes": passes}
-                records.add(
-                    key | {"method": name, "seed": arguments.seed},
-                    lambda game=game, estimator=estimator, passes=passes: measure(
-                        game, estimator, passes, arguments.seed
-                    ),
-                    retry=arguments.retry,
-                    redo=arguments.redo,
-                )
+                for seed in range(arguments.repeats):
+                    key = {"split": arguments.split, "kind": game.kind, "game": game.name, "passes": passes}
+                    records.add(
+                        key | {"method": name, "seed": seed},
+                        lambda game=game, estimator=estimator, passes=passes, seed=seed: measure(
+                            game, estimator, passes, seed
+                        ),
+                        retry=arguments.retry,
+                        redo=arguments.redo,
+                    )
         print(f"{number}/{len(games)} {game.kind}: {game.name}", file=sys.stderr)
     peers.close()
 
 
 def summarize(rows: list[Record]) -> Record:
-    """For each split, kind of game, number of passes and method: means over the games."""
+    """For each split, kind of game, number of passes and method: means over the games, and over seeds of a game."""
     summary: Record = {"errors": errors(rows, "split", "kind", "method", "passes")}
     good = [row for row in rows if "error" not in row]
     names = [f"{name}{suffix}" for suffix in ("", "_positive") for name in ("spearman", "pearson")]
     names += ["top", "evaluations"]
     for (split, kind, passes, method), own in group_by(good, "split", "kind", "passes", "method").items():
         table = summary.setdefault(split, {}).setdefault(kind, {}).setdefault(str(passes), {})
-        table[method] = {name: describe(row[name] for row in own) for name in names}
+        games = group_by(own, "game").values()
+        table[method] = {name: describe(np.mean([row[name] for row in game]) for game in games) for name in names}
     return summary
 
 
@@ -241,7 +243,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, help="only the first games of the model, and the first planted ones")
     parser.add_argument("--methods", help="only methods whose names start like this, separated by ';'")
     parser.add_argument("--seeds", type=int, default=3, help="positions of the causes in each planted truth")
-    parser.add_argument("--seed", type=int, default=0, help="of the methods")
+    parser.add_argument("--repeats", type=int, default=5, help="seeds of each method for each game")
     parser.add_argument("--model", default="smollm2")
     parser.add_argument("--retry", action="store_true", help="measure records of errors again")
     parser.add_argument("--redo", action="store_true", help="measure the chosen methods again, as after a change")

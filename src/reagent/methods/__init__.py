@@ -7,6 +7,7 @@ reagent_fast.py    ReAGent from random removal, single and joint effects, and a 
 probe_set.py       all probes of one explanation
 surrogate.py       a sparse model of the drops: effects, Shapley values, standard errors
 single_effects.py  the effect of each unit alone, from removals of single units and of blocks
+substitution.py    the effect of replacing a unit by another unit of the text
 redundancy.py      groups of units that act together
 importance_order.py  the order of importance, measured
 few_units.py       Shapley values of at most twelve units, from some of their subsets
