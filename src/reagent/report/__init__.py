@@ -22,7 +22,7 @@ from reagent.report.build import build_report
 from reagent.report.formats import latex, markdown
 from reagent.report.formats.html import render_page
 from reagent.report.load import Records, load_run
-from reagent.report.write import ReportFiles, data_files, require_libraries, write_files
+from reagent.report.write import ReportFiles, data_files, require_folder, require_libraries, write_files
 
 
 def write_report(path: str | Path, out: str | Path) -> list[Path]:
@@ -31,6 +31,7 @@ def write_report(path: str | Path, out: str | Path) -> list[Path]:
     Files of an earlier report in this folder are replaced or deleted; all other files stay.
     """
     require_libraries()
+    require_folder(Path(out))
     with Store.open(path) as store:
         files = render_files(store, str(path))
     return write_files(files, Path(out))

@@ -26,6 +26,12 @@ def require_libraries() -> None:
         ) from error
 
 
+def require_folder(out: Path) -> None:
+    """Raise an error before any work is done if `out` is a file."""
+    if out.exists() and not out.is_dir():
+        raise FileError(f"cannot write a report to {str(out)!r}: it is a file; give a folder")
+
+
 def data_files(name: str, records: Sequence[Mapping[str, Any]]) -> dict[str, bytes]:
     """Records as CSV and Parquet. Each column has one type; a missing number is null."""
     import polars
@@ -42,8 +48,6 @@ def data_files(name: str, records: Sequence[Mapping[str, Any]]) -> dict[str, byt
 
 def write_files(files: ReportFiles, out: Path) -> list[Path]:
     """Write the files into the folder `out`, the first of them last, and delete those of an earlier report only."""
-    if out.exists() and not out.is_dir():
-        raise FileError(f"cannot write a report to {str(out)!r}: it is a file; give a folder")
     earlier = _read_manifest(out)
     first, *others = files
     try:
