@@ -5,7 +5,15 @@ import pytest
 from scipy.optimize import check_grad
 
 from reagent.case import Floats, Mask
-from reagent.methods.surrogate import DENSE, SPARSE, Priors, Surrogate, _centred, _negative_log_posterior
+from reagent.methods.surrogate import (
+    DENSE,
+    SPARSE,
+    Priors,
+    Surrogate,
+    _centred,
+    _flat_covariance,
+    _negative_log_posterior,
+)
 
 
 def random_sets(probes: int, units: int, seed: int = 0) -> Mask:
@@ -20,7 +28,8 @@ def redundant_pair(removed: Mask) -> Floats:
 def test_the_gradient_is_the_derivative(priors: Priors) -> None:
     removed = random_sets(40, 9)
     drops = redundant_pair(removed)
-    args = (_centred(removed), drops / drops.std(), priors)
+    x = _centred(removed)
+    args = (x, drops / drops.std(), priors, _flat_covariance(x, x))
     for seed in range(3):
         point = np.random.default_rng(seed).normal(size=10) - 1
         error = check_grad(

@@ -33,7 +33,6 @@ from reagent.models.tokenization import (
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-LOGITS_IN_CACHE = 2**20  # logits that are read twice while they are in the processor's cache
 LONG_TEXT = 512  # tokens
 
 
@@ -167,7 +166,7 @@ class HuggingFaceModel(LocalModel[Network]):
             shared = limit if len(sequences) == 1 and length >= LONG_TEXT else batch.shared
             prefix = self._prefix.read(sequences[batch.rows[0], :shared], keep=i == 0)
             logits = self._adapter.forward(ids[batch.rows], before, cache=prefix)
-            logprob[batch.rows], rank[batch.rows] = _logprob_and_rank(logits, wanted)
+            logprob[batch.rows], rank[batch.rows] = internals.score_targets(logits, wanted)
         return TargetScores(logprob, rank.astype(np.int64))
 
     def score_ragged(self, sequences: Sequence[Ids], positions: Ids, targets: Ids) -> TargetScores:
@@ -192,9 +191,8 @@ class HuggingFaceModel(LocalModel[Network]):
             prefix = self._prefix.read(padded[batch.rows[0], : batch.shared], keep=i == 0)
             ids = self._adapter.tensor(padded[batch.rows, : own.max()])
             logits = self._adapter.forward(ids, self._adapter.tensor(read), cache=prefix)
-            rows = torch.arange(len(ids), device=ids.device)[:, None]
-            logits = logits[rows, self._adapter.tensor(places.reshape(own.shape))]  # [rows, targets, vocabulary]
-            logprob[batch.rows], rank[batch.rows] = _logprob_and_rank(logits, self._adapter.tensor(targets))
+            scores = internals.score_targets(logits, *map(self._adapter.tensor, (targets, places.reshape(own.shape))))
+            logprob[batch.rows], rank[batch.rows] = scores
         return TargetScores(logprob, rank.astype(np.int64))
 
     def score_hidden(self, sequence: Ids, hidden: Mask, positions: Ids, targets: Ids) -> TargetScores | None:
@@ -252,13 +250,3 @@ class HuggingFaceModel(LocalModel[Network]):
     def attentions(self, ids: Ids) -> list[Singles] | None:
         self.meter.add(1, len(ids))
         return internals.compute_attentions(self._adapter, ids)
-
-
-def _logprob_and_rank(logits: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of the targets, [rows, targets] both, from [rows, targets, vocabulary]; a few rows at a time."""
-    logprob, rank = [], []
-    for some in torch.split(logits, max(1, LOGITS_IN_CACHE // logits[0].numel())):
-        own = targets.expand(len(some), -1)[..., None]  # [rows, targets, 1]
-        logprob.append(some.log_softmax(-1).gather(-1, own).squeeze(-1))
-        rank.append((some > some.gather(-1, own)).sum(-1))
-    return torch.cat(logprob).cpu(), torch.cat(rank).cpu()

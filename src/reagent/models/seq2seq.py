@@ -174,9 +174,8 @@ class Seq2SeqModel(LocalModel[EncoderDecoderNetwork]):
             states, mask = self._sources.read([texts[i][0] for i in rows])
             outputs = self._adapter.tensor(pad([texts[i][1] for i in rows], self._adapter.filler))
             logits = self._adapter.decode(states, outputs, mask)
-            index = torch.arange(len(rows), device=logits.device)[:, None]
-            logits = logits[index, self._adapter.tensor(places[rows])]  # [rows, targets, vocabulary]
-            logprob[rows], rank[rows] = internals.score_targets(logits, self._adapter.tensor(targets))
+            scores = internals.score_targets(logits, *map(self._adapter.tensor, (targets, places[rows])))
+            logprob[rows], rank[rows] = scores
         return TargetScores(logprob, rank.astype(np.int64))
 
     def _plan(self, texts: Sequence[tuple[Ids, Ids]]) -> Iterator[list[int]]:
