@@ -44,7 +44,7 @@ from reagent.methods.redundancy import (
     inherit_groups,
 )
 from reagent.methods.single_effects import count_blocks, estimate_single_effects
-from reagent.methods.surrogate import DENSE, SPARSE, Surrogate
+from reagent.methods.surrogate import DENSE, FEWER_ITERATIONS, MAX_ITERATIONS, SPARSE, Surrogate
 from reagent.models.base import Model
 from reagent.removal import check_removal, make_remover, require_removal
 from reagent.replacers.base import Proposals
@@ -353,7 +353,8 @@ class _Search:
             removed, drops = self.probes.known(t)
             known = self.targets.get(t)
             few, start = self.units <= FEW_UNITS, None if known is None else known.surrogate
-            surrogate = Surrogate.fit(removed, drops, DENSE if few else SPARSE, start)
+            iterations = MAX_ITERATIONS if t in self.searched_rows else FEWER_ITERATIONS
+            surrogate = Surrogate.fit(removed, drops, DENSE if few else SPARSE, start, iterations)
             shapley = estimate_shapley_values(self.probes, t, surrogate) if few else surrogate.shapley_values()
             predicted = self.predicted.get(t) or self._predict_single(t, surrogate)
             single, stderr = estimate_single_effects(self.probes, t, self.blocks, predicted)

@@ -34,6 +34,7 @@ from reagent.case import Floats, Mask
 
 FLAT_VARIANCE = 9.0  # of the constant and of the trend, in units of the variance of the drops: almost no shrinkage
 MAX_ITERATIONS = 80
+FEWER_ITERATIONS = 40  # for one of many targets: drops of other probes are predicted as well as after 80
 MOST_FITTED = 320  # probes from which the variances are estimated: the time grows with the cube of their number
 
 
@@ -64,7 +65,12 @@ class Surrogate:
 
     @classmethod
     def fit(
-        cls, removed: Mask, drops: Floats, priors: Priors = SPARSE, start: "Surrogate | None" = None
+        cls,
+        removed: Mask,
+        drops: Floats,
+        priors: Priors = SPARSE,
+        start: "Surrogate | None" = None,
+        iterations: int = MAX_ITERATIONS,
     ) -> "Surrogate":
         """Estimate the variances from probes [probes, units] and their drops [probes].
 
@@ -72,7 +78,7 @@ class Surrogate:
         """
         if len(removed) > MOST_FITTED:
             some = np.linspace(0, len(removed) - 1, MOST_FITTED).astype(np.int64)
-            return cls.fit(removed[some], drops[some], priors, start).with_probes(removed, drops)
+            return cls.fit(removed[some], drops[some], priors, start, iterations).with_probes(removed, drops)
         x = _centred(removed)
         scale = float(drops.std()) or 1.0
         y, units = drops / scale, x.shape[1]
@@ -86,7 +92,7 @@ class Surrogate:
             jac=True,
             method="L-BFGS-B",
             bounds=list(zip(low, high, strict=True)),
-            options={"maxiter": MAX_ITERATIONS},
+            options={"maxiter": iterations},
         )
         variance, noise = np.exp(found.x[:-1]), float(np.exp(found.x[-1]))
         return cls._condition(x, y, variance, noise, scale, priors)
