@@ -391,7 +391,7 @@ def test_low_precision_is_checked_within_its_noise(family: str) -> None:
     assert isinstance(model, Seq2SeqModel)
     assert model._adapter.is_causal
     assert model._adapter.pads
-    assert model._adapter._scales == exact._adapter._scales
+    assert model._adapter._check.scales == exact._adapter._check.scales
     case = exact.case(PROMPT, TARGET)
     found, expected = (one.score(case.ids[None], case.positions, case.targets).logprob for one in (model, exact))
     np.testing.assert_allclose(found, expected, atol=0.2)

@@ -78,7 +78,7 @@ class Seq2SeqModel(LocalModel[EncoderDecoderNetwork]):
         self._sources.clear()
 
     def self_check(self) -> None:
-        """Read a random text in several ways, as encoder_decoder.py describes; an InputError if the scores differ."""
+        """Read a random text in several ways, as encoder_decoder_check.py does; an InputError if the scores differ."""
         with self._lock:
             _ = self._adapter.is_causal, self._adapter.pads
 
