@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,10 +10,9 @@ import torch
 
 from reagent.case import Case, Ids, Mask, TargetScores
 from reagent.errors import CapabilityError, InputError
-from reagent.explanation import Token
+from reagent.explanation import Message
 from reagent.models import internals
 from reagent.models.base import Predictions, Singles
-from reagent.models.chat import Chat, Tools, check_target, render_chat
 from reagent.models.local import PASS_COST, LocalModel
 from reagent.models.network import LOGITS_AT_ONCE, TOKENS_AT_ONCE, Network
 from reagent.models.padding import pad_right, plan_ragged
@@ -82,21 +80,9 @@ class HuggingFaceModel(LocalModel[Network]):
 
     # --- text to tokens ---
 
-    def case(self, prompt: str, target: str | None = None, max_new_tokens: int = 10) -> Case:
-        if not prompt.strip():
-            raise InputError("the prompt is empty: give some text to explain")
-        return self._case(prompt, tokenize(self._codec, prompt), True, target, max_new_tokens)
-
-    def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10, tools: Tools = ()) -> Case:
-        text, rendered = render_chat(self.tokenizer, messages, self._name, tools)
-        if target is not None:
-            check_target(self.tokenizer, messages, target, self._name, tools)
-        source = tokenize_chat(self._codec, text, rendered)
-        return replace(self._case(text, source, False, target, max_new_tokens), messages=rendered)
-
-    def _case(
-        self, prompt: str, source: tuple[Token, ...], special: bool, target: str | None, max_new_tokens: int
-    ) -> Case:
+    def _case(self, prompt: str, messages: tuple[Message, ...] | None, target: str | None, max_new_tokens: int) -> Case:
+        special = messages is None  # a chat template has its own special tokens
+        source = tokenize(self._codec, prompt) if messages is None else tokenize_chat(self._codec, prompt, messages)
         ids = [i for token in source for i in token.ids]
         if target is None:
             self._check_length(len(ids) + max_new_tokens, f"{max_new_tokens} new tokens")
