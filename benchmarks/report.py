@@ -4,6 +4,7 @@ python benchmarks/report.py docs/benchmarks        # the folder with the output 
 """
 
 import json
+import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,6 +27,9 @@ def main() -> None:
         if name in read or name in DESCRIBED:
             pages.append(write(read.get(name, {})))
     Path(folder.parent / "benchmarks.md").write_text("\n".join(pages), encoding="utf-8")
+    if "seq2seq" in read:
+        page = folder.parent / "encoder-decoder.md"
+        page.write_text(with_causes(page.read_text(encoding="utf-8"), read["seq2seq"]["causes"]), encoding="utf-8")
 
 
 ENDS = {
@@ -858,6 +862,40 @@ def seq2seq(results: dict[str, Any]) -> str:
             ratios = [str(row["ratio"][key]) for key in ("seconds", "seconds in the network")]
             lines.append(f"| {source} | `{method}` | {' | '.join([*cells, *ratios])} |")
     return "\n".join([*lines, ""])
+
+
+# What each method says about causes; the methods of the first kind must find them.
+CLAIMS = {
+    "yes: removes words and measures what is lost": [
+        "reagent fast",
+        "reagent leave-one-out",
+        "lime",
+        "occlusion",
+        "shapley",
+        "exact",
+        "greedy, removal=mask",
+    ],
+    "no: words that are enough, with replacements that may be other causes": ["greedy"],
+    "if the effects add up; otherwise they are marked": ["integrated_gradients"],
+    "no: an estimate of the integral, noisy near zero embeddings": ["gradient_shap", "gradient_shap, n_samples=512"],
+    "no: the effect of a small change": ["input_x_gradient", "input_x_gradient, reduction=norm"],
+    "no: where the model looks": ["attention", "attention_last", "attention_rollout"],
+    "no: stops as soon as some words are enough": ["reagent paper", "reagent paper, keep=1, top_k=1"],
+    "in the limit of many steps": ["reagent paper, 300 steps without the condition"],
+    "no": ["random"],
+}
+CAUSES = re.compile("(<!-- causes.*-->\n).*(<!-- end -->)", re.DOTALL)
+
+
+def with_causes(page: str, causes: dict[str, Any]) -> str:
+    """The page about encoder–decoders with its table of found causes."""
+    rows = {
+        f"`{method}`": [claim, *(str(part["methods"][method]["first"]) for part in causes.values())]
+        for claim, methods in CLAIMS.items()
+        for method in methods
+    }
+    table = "\n".join(_table("method", ["claims to find causes", *map(str.upper, causes)], rows))
+    return CAUSES.sub(lambda match: f"{match[1]}{table}\n{match[2]}", page)
 
 
 def _difference(value: float | str | None) -> str:

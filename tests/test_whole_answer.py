@@ -10,6 +10,7 @@ from reagent.case import Floats, Ids
 from reagent.comparison import Comparison
 from reagent.errors import InputError, UnknownNameError
 from reagent.explanation import Explanation, Group, Sufficiency, Token, WholeAnswer
+from reagent.methods.surrogate import Surrogate
 from reagent.metrics.explained_case import case_of
 from reagent.testing import ScriptedModel
 from reagent.testing.planted import mentions
@@ -66,6 +67,16 @@ def test_the_whole_context_on_request_and_as_published() -> None:
 
 def test_the_probes_serve_the_answer_and_not_its_tokens() -> None:
     assert ask().cost.probes < ask(attribute_target=True).cost.probes
+
+
+def test_each_token_of_an_answer_is_estimated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    fits, partial = [], []
+    fit = Surrogate.fit
+    monkeypatch.setattr(Surrogate, "fit", lambda removed, *others: fits.append(len(removed)) or fit(removed, *others))
+    why = ask(on_progress=lambda progress: partial.append(progress.partial))
+    assert fits[-3:] == [why.cost.probes + 1] * 3
+    first = next(explanation for explanation in partial if explanation is not None)
+    assert first.cost.stopped == ("unsettled",) * 3  # not yet estimated, which is not a flat row
 
 
 def test_a_phrase_and_a_contrast_have_no_whole_answer() -> None:

@@ -104,7 +104,9 @@ STOP_REASONS = {
     "partial": "has only part of the model's attention: some layers have none, or a sink that is no token takes some",
     "relaxed": "is not the model's prediction even with the whole context: its rationale only preserves its rank",
     "empty": "keeps its rank with everything replaced: it needs no token, so its scores are uniform and meaningless",
-    "start": "met the stopping condition before the first step in at least one run: that run has random scores",
+    "start": "stays among the most likely tokens with only a random part of the context kept, so at least one run "
+    "stopped before its first step and has random scores; make the condition stricter (`keep`, `top_k`), switch it off "
+    "(`stop`), or use another preset",
     "maximum": "did not meet the stopping condition within the maximum number of steps",
 }
 

@@ -3,9 +3,20 @@
 import numpy as np
 import pytest
 from scipy.optimize import check_grad
+from scipy.stats import multivariate_normal
 
 from reagent.case import Floats, Mask
-from reagent.methods.surrogate import DENSE, SPARSE, Priors, Surrogate, _centred, _negative_log_posterior
+from reagent.methods.surrogate import (
+    DENSE,
+    FEWER_ITERATIONS,
+    MAX_ITERATIONS,
+    SPARSE,
+    Priors,
+    Surrogate,
+    _centred,
+    _flat_covariance,
+    _negative_log_posterior,
+)
 
 
 def random_sets(probes: int, units: int, seed: int = 0) -> Mask:
@@ -20,13 +31,46 @@ def redundant_pair(removed: Mask) -> Floats:
 def test_the_gradient_is_the_derivative(priors: Priors) -> None:
     removed = random_sets(40, 9)
     drops = redundant_pair(removed)
-    args = (_centred(removed), drops / drops.std(), priors)
+    x = _centred(removed)
+    args = (x, drops / drops.std(), priors, _flat_covariance(x, x))
     for seed in range(3):
         point = np.random.default_rng(seed).normal(size=10) - 1
         error = check_grad(
             lambda p: _negative_log_posterior(p, *args)[0], lambda p: _negative_log_posterior(p, *args)[1], point
         )
         assert error < 1e-3
+
+
+def test_the_posterior_is_that_of_a_gaussian_process() -> None:
+    """Up to a constant, against the density of scipy and a covariance that is added up over all terms."""
+    removed = random_sets(30, 5)
+    x, y, units = _centred(removed), redundant_pair(removed), range(5)
+    trend = 2 * x.mean(1)
+    differences = []
+    for seed in range(4):
+        parameters = np.random.default_rng(seed).normal(size=6) - 1
+        *w, noise = np.exp(parameters)
+        covariance = noise * np.eye(30) + 9.0 * (1 + np.outer(trend, trend))
+        covariance += sum(w[i] * np.outer(x[:, i], x[:, i]) for i in units)
+        pairs = [(i, j, x[:, i] * x[:, j]) for i in units for j in units if i < j]
+        covariance += sum(SPARSE.pair_variance * w[i] * w[j] * np.outer(xx, xx) for i, j, xx in pairs)
+        prior = -SPARSE.sparsity * sum(w) - (np.log(noise / SPARSE.noise_median) / SPARSE.noise_spread) ** 2 / 2
+        expected = multivariate_normal(cov=covariance).logpdf(y) + prior
+        differences.append(_negative_log_posterior(parameters, x, y, SPARSE, _flat_covariance(x, x))[0] + expected)
+    assert differences == pytest.approx([differences[0]] * 4, abs=1e-8)
+
+
+def test_fewer_iterations_predict_other_probes_as_well() -> None:
+    errors: dict[int, list[float]] = {MAX_ITERATIONS: [], FEWER_ITERATIONS: []}
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        removed = random_sets(90, 30, seed)
+        drops = redundant_pair(removed) + removed @ np.where(rng.random(30) < 0.3, rng.normal(0, 2, 30), 0.0)
+        drops += rng.normal(0, 0.5, 90)
+        for iterations, found in errors.items():
+            surrogate = Surrogate.fit(removed[:60], drops[:60], iterations=iterations)
+            found.append(float(np.std(surrogate.mean_effects()(removed[60:]) - drops[60:])))
+    assert np.mean(errors[FEWER_ITERATIONS]) < 1.05 * np.mean(errors[MAX_ITERATIONS])
 
 
 def test_a_redundant_pair_and_a_single_cause_are_recovered() -> None:

@@ -2,6 +2,7 @@
 
 import copy
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from reagent.errors import CapabilityError
 from reagent.explanation import Token
 from reagent.models.base import Differentiable, HasAttention, Singles
 from reagent.models.huggingface import HuggingFaceModel
+from reagent.models.internals import score_targets
 from reagent.models.network import Network
 from reagent.testing.scripted import ScriptedModel
 
@@ -213,3 +215,15 @@ def test_embeddings_are_not_changed_in_place() -> None:
     assert model.gradients(case, text, [0]).any()
     model.values(case, text)
     np.testing.assert_array_equal(text, before)
+
+
+def test_scores_are_read_at_the_places_of_the_targets() -> None:
+    logits = torch.randn(5, 4, 7, generator=torch.Generator().manual_seed(0))
+    targets, places = torch.tensor([3, 6]), torch.tensor([[0, 1], [2, 3], [1, 1], [3, 0], [2, 2]])
+    with patch("reagent.models.internals.LOGITS_IN_CACHE", 28):  # two rows at a time
+        logprob, rank = score_targets(logits, targets, places)
+    for row in range(5):
+        for j, target in enumerate(targets):
+            probabilities = logits[row, places[row, j]].softmax(-1)
+            assert np.exp(logprob[row, j]) == pytest.approx(float(probabilities[target]), rel=1e-5)
+            assert rank[row, j] == (probabilities > probabilities[target]).sum()

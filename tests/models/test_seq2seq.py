@@ -4,6 +4,7 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import captum.attr
 import numpy as np
 import pytest
 import torch
@@ -127,6 +128,26 @@ def test_embeddings_give_the_scores_and_gradients_of_tokens(family: str) -> None
             assert rows[:, : part.shape[-1]] == pytest.approx(part[0].numpy(), abs=1e-4)
         assert not gradient[end:].any()
     assert np.abs(gradients[0]).sum() > 0
+
+
+def test_input_x_gradient_equals_captum() -> None:
+    model = model_of("t5")
+    why = explain(model, PROMPT, target=TARGET, method="input_x_gradient", attribute_target=False)
+    table = model.network.get_input_embeddings()
+    source = torch.tensor([[i for token in why.input[:-1] for i in token.ids]])  # the last one is the boundary
+    target = torch.tensor([i for token in why.output for i in token.ids])
+    output = table(torch.cat([torch.tensor([model.network.config.decoder_start_token_id]), target[:-1]])[None]).detach()
+
+    def forward(embeddings: torch.Tensor) -> torch.Tensor:
+        logits = model.network(inputs_embeds=embeddings, decoder_inputs_embeds=output).logits.log_softmax(-1)
+        return logits[:, torch.arange(len(target)), target]
+
+    assert why.effects is not None
+    free = [not token.protected for token in why.input[:-1]]
+    for t, row in enumerate(why.effects):
+        point = table(source).detach().requires_grad_()
+        products = captum.attr.InputXGradient(forward).attribute(point, target=t).sum(-1)[0].detach().numpy()
+        assert np.array(row[: len(free)])[free] == pytest.approx(products[free], abs=1e-5)
 
 
 @pytest.mark.parametrize("family", sorted(DIFFERENT - NO_ATTENTION))
@@ -370,7 +391,7 @@ def test_low_precision_is_checked_within_its_noise(family: str) -> None:
     assert isinstance(model, Seq2SeqModel)
     assert model._adapter.is_causal
     assert model._adapter.pads
-    assert model._adapter._scales == exact._adapter._scales
+    assert model._adapter._check.scales == exact._adapter._check.scales
     case = exact.case(PROMPT, TARGET)
     found, expected = (one.score(case.ids[None], case.positions, case.targets).logprob for one in (model, exact))
     np.testing.assert_allclose(found, expected, atol=0.2)

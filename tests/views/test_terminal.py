@@ -1,13 +1,18 @@
+import json
 import re
 from dataclasses import replace
 from io import BytesIO, StringIO, TextIOWrapper
 
+import numpy as np
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from reagent import explain
 from reagent.errors import InputError
 from reagent.explanation import Explanation, Token
+from reagent.testing import ScriptedModel
+from reagent.views.html import to_view_data
 from reagent.views.terminal import show
 from views.samples import (
     HOSTILE,
@@ -377,3 +382,13 @@ def test_what_if_captions_are_below_the_table() -> None:
     assert text.index("20 more") < text.index(line) < text.index("without ·capital: ")
     assert "instead of" not in render(with_what_if(), 1)
     assert "·and  with ·Peru instead of ·Japan: ·and 50.0%, …" in render(with_what_if())
+
+
+@pytest.mark.parametrize(("target", "count"), [(" a", 1), (" a b", 2)])
+def test_every_view_says_that_a_run_stopped_before_its_first_step(target: str, count: int) -> None:
+    model = ScriptedModel(["<s>", "a", "b", "c"], lambda context: np.zeros((len(context), 4)))  # all are as likely
+    why = explain(model, "a b c", target=target, preset="paper", replacer="random")
+    assert why.cost.stopped == ("start",) * count
+    for view in (" ".join(why.warnings), " ".join(render(why).split()), json.dumps(to_view_data(why))):
+        assert "only a random part of the context kept" in view
+        assert "stopped before its first step and has random scores" in view

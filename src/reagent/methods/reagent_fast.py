@@ -44,7 +44,7 @@ from reagent.methods.redundancy import (
     inherit_groups,
 )
 from reagent.methods.single_effects import count_blocks, estimate_single_effects
-from reagent.methods.surrogate import DENSE, SPARSE, Surrogate
+from reagent.methods.surrogate import DENSE, FEWER_ITERATIONS, MAX_ITERATIONS, SPARSE, Surrogate
 from reagent.models.base import Model
 from reagent.removal import check_removal, make_remover, require_removal
 from reagent.replacers.base import Proposals
@@ -193,6 +193,7 @@ class _Search:
         self.complete = False  # all subsets were measured
         self.blocks: list[Mask] = []  # of units that were not removed alone
         self.predicted: dict[int, tuple[Floats, Floats]] = {}  # single effects before any were measured, with errors
+        self.first_single: int | None = None  # the number of probes before these were measured
         self.is_random = np.zeros(probes.budget, dtype=np.bool_)  # which probes removed units at random
 
     @property
@@ -226,7 +227,7 @@ class _Search:
         else:
             self._remove_at_random(self._planned_random_probes())
             self._remove_single()
-        self._estimate([t for t in self.rows if t in self.searched_rows or t not in self.targets])
+        self._estimate(self.searched_rows)
         self._substitute()
         self._report()
         self._search_groups_and_order(self.searched_rows)
@@ -304,12 +305,13 @@ class _Search:
         limit = max(1, min(MAX_SINGLE, limit // self.probes.draws - count_blocks(self.units)))
         units = np.arange(self.units)
         if self.units > limit:
-            self._estimate(self.rows)
+            self._estimate(self.searched_rows)
             values = (np.add(*self.targets[t].shapley) for t in self.searched_rows)
             interest = self._largest(value / max(value.max(), 1e-9) for value in values)
             interest[self._near()] += 0.5
             units = np.argsort(-interest, kind="stable")[:limit]
             self.predicted = {t: (target.single, target.single_stderr) for t, target in self.targets.items()}
+            self.first_single = len(self.probes.removed)
         others = self.rng.permutation(np.setdiff1d(np.arange(self.units), units))
         blocks = np.array_split(others, count_blocks(len(others))) if len(others) else []
         self.blocks = [self.probes.set_of(block.tolist()) for block in blocks]
@@ -351,15 +353,23 @@ class _Search:
             removed, drops = self.probes.known(t)
             known = self.targets.get(t)
             few, start = self.units <= FEW_UNITS, None if known is None else known.surrogate
-            surrogate = Surrogate.fit(removed, drops, DENSE if few else SPARSE, start)
+            iterations = MAX_ITERATIONS if t in self.searched_rows else FEWER_ITERATIONS
+            surrogate = Surrogate.fit(removed, drops, DENSE if few else SPARSE, start, iterations)
             shapley = estimate_shapley_values(self.probes, t, surrogate) if few else surrogate.shapley_values()
-            units = removed.shape[1]
-            predicted = self.predicted.get(t) or surrogate.effects(np.eye(units, dtype=np.bool_))
+            predicted = self.predicted.get(t) or self._predict_single(t, surrogate)
             single, stderr = estimate_single_effects(self.probes, t, self.blocks, predicted)
             target = _Target(t, surrogate, single, stderr, shapley)
             if known is not None:
                 target.groups, target.order, target.sufficiency = known.groups, known.order, known.sufficiency
             self.targets[t] = target
+
+    def _predict_single(self, t: int, surrogate: Surrogate) -> tuple[Floats, Floats]:
+        """The single effects that the surrogate predicts from the probes before these effects were measured."""
+        removed, drops = self.probes.known(t)
+        if self.first_single is not None:
+            known = slice(1 + self.first_single)  # after the unchanged text
+            surrogate = surrogate.with_probes(removed[known], drops[known])
+        return surrogate.effects(np.eye(removed.shape[1], dtype=np.bool_))
 
     def _estimate_tokens(self) -> None:
         """Estimate the effects on the tokens of a whole answer from all probes, which were made for the answer."""
@@ -507,6 +517,8 @@ class _Search:
         ]
 
     def _stopped(self, t: int, flat: bool) -> str:
+        if t in self.rows and t not in self.targets:  # the tokens of a whole answer are estimated last
+            return "unsettled"
         if flat:
             return "flat"
         sufficiency = self.targets[t].sufficiency if t in self.targets else None

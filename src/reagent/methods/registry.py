@@ -51,7 +51,8 @@ METHODS: dict[str, MethodInfo] = {
             ),
             "paper": Preset(
                 ReagentPaper(),
-                "as published: replace 30 %, keep 30 % in the stopping test, 3 runs of 1,000 steps",
+                "as published: replace 30 %, keep 30 % in the stopping test, 3 runs of 1,000 steps; a run that stops "
+                "before its first step has random scores, and the explanation says so",
             ),
             "paper-recommended": Preset(ReagentPaper(ratio=0.1), "the paper's recommended ratio: replace 10 %"),
             "paper-appendix": Preset(
@@ -69,7 +70,7 @@ METHODS: dict[str, MethodInfo] = {
         "multiplies each embedding by the gradient of the target's log-probability",
         "gradients",
         "2 for all targets together (one is a check), and a backward pass for each target",
-        {"default": Preset(InputXGradient(), "effects in nats, to first order")},
+        {"default": Preset(InputXGradient(), "effects in nats, to first order; they may be negative for a cause")},
     ),
     "integrated_gradients": MethodInfo(
         "integrates gradients on the path from zero embeddings to the text",
@@ -92,7 +93,7 @@ METHODS: dict[str, MethodInfo] = {
         "attention of the predicting position, averaged over all layers and heads",
         "attentions",
         "1 for all targets together",
-        {"default": Preset(Attention(), "attention of the position that predicts the target")},
+        {"default": Preset(Attention(), "where the position that predicts the target looks")},
     ),
     "attention_last": MethodInfo(
         "the same in the last layer only",

@@ -26,13 +26,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import cho_solve, solve_triangular
+from scipy.linalg.lapack import dpotrf, dpotrs
 from scipy.optimize import minimize
 
 from reagent.case import Floats, Mask
 
 FLAT_VARIANCE = 9.0  # of the constant and of the trend, in units of the variance of the drops: almost no shrinkage
 MAX_ITERATIONS = 80
+FEWER_ITERATIONS = 40  # for one of many targets: drops of other probes are predicted as well as after 80
 MOST_FITTED = 320  # probes from which the variances are estimated: the time grows with the cube of their number
 
 
@@ -63,7 +65,12 @@ class Surrogate:
 
     @classmethod
     def fit(
-        cls, removed: Mask, drops: Floats, priors: Priors = SPARSE, start: "Surrogate | None" = None
+        cls,
+        removed: Mask,
+        drops: Floats,
+        priors: Priors = SPARSE,
+        start: "Surrogate | None" = None,
+        iterations: int = MAX_ITERATIONS,
     ) -> "Surrogate":
         """Estimate the variances from probes [probes, units] and their drops [probes].
 
@@ -71,7 +78,7 @@ class Surrogate:
         """
         if len(removed) > MOST_FITTED:
             some = np.linspace(0, len(removed) - 1, MOST_FITTED).astype(np.int64)
-            return cls.fit(removed[some], drops[some], priors, start).with_probes(removed, drops)
+            return cls.fit(removed[some], drops[some], priors, start, iterations).with_probes(removed, drops)
         x = _centred(removed)
         scale = float(drops.std()) or 1.0
         y, units = drops / scale, x.shape[1]
@@ -81,11 +88,11 @@ class Surrogate:
         found = minimize(
             _negative_log_posterior,
             np.clip(np.log(np.append(variance, noise)), low, high),
-            args=(x, y, priors),
+            args=(x, y, priors, _flat_covariance(x, x)),
             jac=True,
             method="L-BFGS-B",
             bounds=list(zip(low, high, strict=True)),
-            options={"maxiter": MAX_ITERATIONS},
+            options={"maxiter": iterations},
         )
         variance, noise = np.exp(found.x[:-1]), float(np.exp(found.x[-1]))
         return cls._condition(x, y, variance, noise, scale, priors)
@@ -100,7 +107,7 @@ class Surrogate:
     def _condition(
         cls, x: Floats, y: Floats, variance: Floats, noise: float, scale: float, priors: Priors
     ) -> "Surrogate":
-        covariance = _covariance(x, x, variance, priors)[0]
+        covariance = _covariance(x, x, variance, priors)
         covariance[np.diag_indices_from(covariance)] += noise
         factor = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
         return cls(x, variance, noise, scale, factor, cho_solve((factor, True), y), priors)
@@ -109,9 +116,9 @@ class Surrogate:
         """Drop when each of the given sets is removed, [sets, units], and its standard error."""
         x, origin = _centred(removed), np.full((1, self.x.shape[1]), -0.5)
         w, priors = self.variance, self.priors
-        across = _covariance(x, self.x, w, priors)[0] - _covariance(origin, self.x, w, priors)[0]
+        across = _covariance(x, self.x, w, priors) - _covariance(origin, self.x, w, priors)
         own = _own_variance(x, w, priors) + _own_variance(origin, w, priors)
-        own -= 2 * _covariance(x, origin, w, priors)[0][:, 0]
+        own -= 2 * _covariance(x, origin, w, priors)[:, 0]
         return self._posterior(across, own)
 
     def mean_effects(self) -> Callable[[Mask], Floats]:
@@ -154,12 +161,20 @@ def _centred(removed: Mask) -> Floats:
     return np.where(removed, 0.5, -0.5)
 
 
-def _covariance(x: Floats, z: Floats, variance: Floats, priors: Priors) -> tuple[Floats, Floats]:
-    """Prior covariance of the drops of two lists of sets, without noise, and the part of it from single units."""
-    single = (x * variance) @ z.T
+def _covariance(x: Floats, z: Floats, variance: Floats, priors: Priors) -> Floats:
+    """Prior covariance of the drops of two lists of sets, without noise."""
+    return _unit_covariance((x * variance) @ z.T, variance, priors) + _flat_covariance(x, z)
+
+
+def _unit_covariance(single: Floats, variance: Floats, priors: Priors) -> Floats:
+    """The part of the covariance from the units and their pairs, where `single` is the part from the units."""
     pairs = (single**2 - np.sum(variance**2) / 16) / 2  # x² = ¼, so that Σ w_i² x_i² z_i² is constant
-    trend = np.outer(2 * x.mean(1), 2 * z.mean(1))
-    return single + priors.pair_variance * pairs + FLAT_VARIANCE * (1 + trend), single
+    return np.asarray(single + priors.pair_variance * pairs)
+
+
+def _flat_covariance(x: Floats, z: Floats) -> Floats:
+    """The part of the covariance from the constant and the trend."""
+    return np.asarray(FLAT_VARIANCE * (1 + np.outer(2 * x.mean(1), 2 * z.mean(1))))
 
 
 def _own_variance(x: Floats, variance: Floats, priors: Priors) -> Floats:
@@ -169,15 +184,24 @@ def _own_variance(x: Floats, variance: Floats, priors: Priors) -> Floats:
     return np.asarray(single + priors.pair_variance * pairs + FLAT_VARIANCE * (1 + (2 * x.mean(1)) ** 2))
 
 
-def _negative_log_posterior(parameters: Floats, x: Floats, y: Floats, priors: Priors) -> tuple[float, Floats]:
-    """Of the logarithms of the unit variances and of the noise, and its gradient."""
+def _negative_log_posterior(
+    parameters: Floats, x: Floats, y: Floats, priors: Priors, flat: Floats
+) -> tuple[float, Floats]:
+    """Of the logarithms of the unit variances and of the noise, and its gradient; `flat` is `_flat_covariance(x, x)`.
+
+    It is computed about a hundred times for each target, so it calls LAPACK without the wrappers of scipy, which take
+    longer than small matrices do.
+    """
     variance, noise = np.exp(parameters[:-1]), float(np.exp(parameters[-1]))
-    covariance, single = _covariance(x, x, variance, priors)
-    covariance[np.diag_indices_from(covariance)] += noise
-    factor = cho_factor(covariance, lower=True)
-    weights, inverse = cho_solve(factor, y), cho_solve(factor, np.eye(len(y)))
+    single = (x * variance) @ x.T
+    covariance = _unit_covariance(single, variance, priors) + flat
+    covariance.flat[:: len(y) + 1] += noise
+    factor, failed = dpotrf(covariance, lower=True, clean=False)
+    if failed:
+        raise np.linalg.LinAlgError("the covariance of the drops is not positive definite")
+    weights, inverse = dpotrs(factor, y, lower=True)[0], dpotrs(factor, np.eye(len(y)), lower=True)[0]
     log_noise = (parameters[-1] - np.log(priors.noise_median)) / priors.noise_spread
-    value = 0.5 * y @ weights + np.log(np.diag(factor[0])).sum()
+    value = 0.5 * y @ weights + np.log(factor.diagonal()).sum()
     value += priors.sparsity * variance.sum() + 0.5 * log_noise**2
     slope = np.outer(weights, weights) - inverse  # twice the derivative of the log-likelihood by the covariance
     by_variance = np.einsum("ki,ki->i", x, (slope * (1 + priors.pair_variance * single)) @ x)

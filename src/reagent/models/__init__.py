@@ -6,6 +6,7 @@ local.py          what all models on this machine have in common
 huggingface.py    causal language models on this machine, through `transformers`
 seq2seq.py        encoder–decoder models on this machine, through `transformers`
 encoder_decoder.py    an encoder–decoder as one function, from source and output to logits
+encoder_decoder_check.py  what it can do, tried on a short random source and output
 source_and_target.py  source and target of an encoder–decoder as tokens
 source_cache.py   encoded sources, each computed once
 joint_attention.py    attention of an encoder–decoder over source and output

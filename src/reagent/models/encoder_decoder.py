@@ -9,11 +9,8 @@ Two calls do all the work: `encode` reads sources, `decode` reads outputs and en
 """
 
 import copy
-import logging
-from collections.abc import Callable, Hashable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,20 +19,13 @@ from transformers.modeling_outputs import BaseModelOutput
 from reagent.case import Ids
 from reagent.errors import InputError
 from reagent.models.base import Singles
+from reagent.models.encoder_decoder_check import EncoderDecoderCheck
 from reagent.models.joint_attention import join_attention
-from reagent.models.network import LOGITS_AT_ONCE, TOKENS_AT_ONCE, Network, difference, find_first_position
+from reagent.models.network import LOGITS_AT_ONCE, TOKENS_AT_ONCE, Network, find_first_position
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
     from transformers.cache_utils import Cache
-
-CHECKED_LENGTH = 9  # tokens of the random texts, or fewer if the network reads fewer
-SHORTEST = 4  # tokens; a network that reads fewer is not checked, and read in the slow ways that are always right
-
-T = TypeVar("T")
-
-_log = logging.getLogger(__name__)
-_results: WeakKeyDictionary[torch.nn.Module, dict[Hashable, Any]] = WeakKeyDictionary()  # of checks
 
 
 class EncoderDecoderNetwork(Network):
@@ -56,17 +46,18 @@ class EncoderDecoderNetwork(Network):
         self.start, self.filler = start, filler
         self._selects_positions = False
         self._known_boundary: int | None = None
+        self._check = EncoderDecoderCheck(self)
         self._weights_agree = False  # those of attention, with the network as it runs; not compared yet
 
     # --- sizes and inputs ---
 
     @property
     def vocabulary_size(self) -> int:
-        return int(self._tables[1].weight.shape[0])
+        return int(self.tables[1].weight.shape[0])
 
     @property
     def source_vocabulary_size(self) -> int:
-        return int(self._tables[0].weight.shape[0])
+        return int(self.tables[0].weight.shape[0])
 
     @property
     def boundary(self) -> int:
@@ -76,15 +67,15 @@ class EncoderDecoderNetwork(Network):
     @property
     def context_length(self) -> int | None:
         """The largest number of tokens of a source."""
-        return self._limits[0]
+        return self.limits[0]
 
     @property
     def output_length(self) -> int | None:
         """The largest number of tokens that the decoder reads."""
-        return self._limits[1]
+        return self.limits[1]
 
     @cached_property
-    def _limits(self) -> tuple[int | None, int | None]:
+    def limits(self) -> tuple[int | None, int | None]:
         """The largest numbers of tokens that encoder and decoder read."""
 
         def find(side: str, part: Any) -> int | None:
@@ -94,32 +85,38 @@ class EncoderDecoderNetwork(Network):
             known = (limit for limit in limits if isinstance(limit, int) and limit > 0)
             return next((limit - find_first_position(part) for limit in known), None)
 
-        return find("encoder", self._parts[0]), find("decoder", self._parts[1])
+        return find("encoder", self.parts[0]), find("decoder", self.parts[1])
 
-    @cached_property
-    def _checked_length(self) -> int:
-        return min([CHECKED_LENGTH, *(limit for limit in self._limits if limit is not None)])
+    @property
+    def is_causal(self) -> bool:
+        """Whether one pass serves all targets; an error for a network that cannot be used."""
+        return self._check.is_causal
+
+    @property
+    def pads(self) -> bool:
+        """Whether sources of different lengths can share a batch."""
+        return self._check.pads
 
     @property
     def missing_inputs(self) -> frozenset[str]:
         missing = set()
-        if None in self._scales:
+        if None in self._check.scales:
             missing.add("inputs_embeds")
-        if not self._keeps_gaps:
+        if not self._check.keeps_gaps:
             missing.add("position_ids")
         return frozenset(missing)
 
     @cached_property
-    def _parts(self) -> tuple[Any, Any]:
+    def parts(self) -> tuple[Any, Any]:
         """Encoder and decoder."""
         module: Any = self.module
         return module.get_encoder(), module.get_decoder()
 
     @cached_property
-    def _tables(self) -> tuple[Any, Any]:
+    def tables(self) -> tuple[Any, Any]:
         """The embeddings of encoder and decoder."""
         try:
-            encoder, decoder = (part.get_input_embeddings() for part in self._parts)
+            encoder, decoder = (part.get_input_embeddings() for part in self.parts)
         except AttributeError as error:
             name = type(self.module).__name__
             raise InputError(f"{name} has no embeddings of its encoder and decoder: choose another model") from error
@@ -127,7 +124,7 @@ class EncoderDecoderNetwork(Network):
 
     @property
     def _widths(self) -> tuple[int, int]:
-        source, output = (int(table.weight.shape[1]) for table in self._tables)
+        source, output = (int(table.weight.shape[1]) for table in self.tables)
         return source, output
 
     # --- the two calls ---
@@ -136,7 +133,7 @@ class EncoderDecoderNetwork(Network):
         """Hidden states [rows, length, width] of sources: ids [rows, length], or embeddings."""
         inputs: dict[str, Any] = {"inputs_embeds" if source.is_floating_point() else "input_ids": source}
         visible = torch.ones(source.shape[:2], device=source.device) if mask is None else mask
-        states: torch.Tensor = self._parts[0](**inputs, attention_mask=visible.long(), return_dict=True)[0]
+        states: torch.Tensor = self.parts[0](**inputs, attention_mask=visible.long(), return_dict=True)[0]
         return states
 
     def decode(
@@ -244,40 +241,8 @@ class EncoderDecoderNetwork(Network):
 
     def _embed(self, ids: Ids, side: int) -> torch.Tensor:
         with torch.no_grad():
-            embedded: torch.Tensor = self._tables[side](self.tensor(ids)) * self._scales[side]
+            embedded: torch.Tensor = self.tables[side](self.tensor(ids)) * self._check.scales[side]
             return embedded
-
-    @cached_property
-    def _scales(self) -> tuple[float | None, float | None]:
-        return self._once("scales", self._find_scales)
-
-    def _find_scales(self) -> tuple[float | None, float | None]:
-        """What the embeddings of encoder and decoder are multiplied with before they are given to the network.
-
-        Some families scale the embeddings of ids, but not embeddings that they are given. None if no scale gives the
-        same result as ids do.
-        """
-        if self._checked_length < SHORTEST:
-            return None, None
-        source, output = self._random_texts()
-        with torch.inference_mode():
-            states = self.encode(source)
-            logits = self.decode(states, output)
-
-            def find(side: int, ids: torch.Tensor, run: Any, expected: torch.Tensor) -> float | None:
-                embedded = self._tables[side](ids)
-                scales = (1.0, float(getattr(self._parts[side], "embed_scale", None) or 1.0))
-                try:
-                    results = {scale: run(embedded * scale) for scale in scales}
-                except Exception:  # the code of another package: it takes no embeddings
-                    return None
-                best = min(scales, key=lambda scale: difference(results[scale], expected))
-                return best if self._equal(results[best], expected) else None
-
-            return (
-                find(0, source, self.encode, states),
-                find(1, output, lambda embedded: self.decode(states, embedded), logits),
-            )
 
     # --- attention ---
 
@@ -289,118 +254,7 @@ class EncoderDecoderNetwork(Network):
         read, written = self.tensor(source[None]), self.tensor(output[None])
         with torch.inference_mode():
             result = self._eager(input_ids=read, decoder_input_ids=written, use_cache=False, output_attentions=True)
-            if not self._weights_agree and not self._equal(result.logits, self.decode(self.encode(read), written)):
+            if not self._weights_agree and not self.agree(result.logits, self.decode(self.encode(read), written)):
                 return None
             self._weights_agree = True
         return join_attention(result, len(source), len(output))
-
-    # --- what is checked when a model is first used ---
-
-    @cached_property
-    def is_causal(self) -> bool:
-        """Whether one pass serves all targets; otherwise the later output tokens of a pass change its earlier scores.
-
-        An error for a network that fails, or gives other scores when the source is read first.
-        """
-        return self._once("causal", self._check_causal)
-
-    def _check_causal(self) -> bool:
-        if self._checked_length < SHORTEST:
-            return False
-        name = type(self.module).__name__
-        source, output = self._random_texts()
-        try:
-            with torch.inference_mode():
-                plain = self.module(input_ids=source, decoder_input_ids=output, use_cache=False).logits.float()
-                states = self.encode(source)
-                whole = self.decode(states, output)
-                parts = [self.decode(states, output[:, :n]) for n in (2, output.shape[1] // 2 + 1)]
-        except Exception as error:  # the code of another package
-            reason = " ".join(str(error).split())[:200] or type(error).__name__
-            raise InputError(
-                f"{name} cannot be explained: a forward pass over {source.shape[1]} tokens gives no logits ({reason}); "
-                "choose another model"
-            ) from error
-        if not self._equal(whole, plain):
-            raise InputError(f"{name} gives other scores when its source is read first: choose another model")
-        return all(self._equal(part, plain[:, : part.shape[1]]) for part in parts)
-
-    @cached_property
-    def pads(self) -> bool:
-        """Whether sources of different lengths can share a batch."""
-        return self._checked_length >= SHORTEST and self._once("pads", lambda: self._holds(self._check_padding))
-
-    def _check_padding(self) -> bool:
-        source, output = self._random_texts()
-        added = source.shape[1] // 3
-        short = source[:, :-added]
-        with torch.inference_mode():
-            padded = torch.cat([short, torch.full_like(source[:, :added], self.filler)], dim=1)
-            mask = torch.ones_like(source)
-            mask[0, -added:] = 0
-            both, masks = torch.cat([padded, source]), torch.cat([mask, torch.ones_like(mask)])
-            batch = self.decode(self.encode(both, masks), output.expand(2, -1), masks)
-            alone = [self.decode(self.encode(text), output) for text in (short, source)]
-        return self._equal(batch, torch.cat(alone))
-
-    @cached_property
-    def _keeps_gaps(self) -> bool:
-        """Whether masks hide tokens of source and output, and the others keep their positions."""
-        return self._checked_length > SHORTEST and self._once("gaps", lambda: self._holds(self._check_gaps))
-
-    def _check_gaps(self) -> bool:
-        """Some families count the visible tokens only.
-
-        Then a text with hidden tokens equals the text without them, though the order of tokens matters.
-        """
-        source, output = self._random_texts()
-        every = list(range(source.shape[1]))
-        hidden = [i for i in (3, 4, 6) if i < every[-1]]
-        left = [i for i in every if i not in hidden]
-        mask = torch.ones_like(source)
-        mask[0, hidden] = 0
-
-        def keeps(text: torch.Tensor, read: Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor]) -> bool:
-            """`read` gives the last logits after a text, of which a mask hides some tokens."""
-            gap, closed = read(text, mask), read(text[:, left], None)
-            others = text.clone()
-            others[0, hidden] = text[0, [1, 2, 1][: len(hidden)]]
-            if not self._equal(read(others, mask), gap):
-                return False  # the mask is ignored
-            swapped = text[:, [0, 2, 1, *every[3:]]]
-            return not self._equal(gap, closed) or self._equal(read(swapped, None), read(text, None))
-
-        with torch.inference_mode():
-            states = self.encode(source)
-            return keeps(
-                source, lambda text, mask: self.decode(self.encode(text, mask), output, mask)[:, -1]
-            ) and keeps(output, lambda text, mask: self.decode(states, text, output_mask=mask)[:, -1])
-
-    @staticmethod
-    def _holds(check: Callable[[], bool]) -> bool:
-        try:
-            return check()
-        except Exception as error:  # the code of another package
-            _log.debug("the self-check raised %r", error)
-            return False
-
-    def _random_texts(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """A random source and what a decoder reads, [1, length] each."""
-        size = min(self.vocabulary_size, self.source_vocabulary_size)
-        special = {self.start, self.filler}
-        choices = [i for i in range(min(size, 1000)) if i not in special]
-        ids = np.random.default_rng(0).choice(choices, (2, 1, self._checked_length))
-        ids[1, 0, 0] = self.start
-        return self.tensor(ids[0]), self.tensor(ids[1])
-
-    def _equal(self, one: torch.Tensor, two: torch.Tensor) -> bool:
-        return one.shape == two.shape and self.agree(one, two)
-
-    def _once(self, name: str, check: Callable[[], T]) -> T:
-        """The result of a check, which runs once for each module: a pair may be wrapped many times."""
-        known = _results.setdefault(self.module, {})
-        key = name, self.module.dtype, self.device, self.start, self.filler
-        if key not in known:
-            known[key] = check()
-        result: T = known[key]
-        return result

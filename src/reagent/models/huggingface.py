@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,10 +10,9 @@ import torch
 
 from reagent.case import Case, Ids, Mask, TargetScores
 from reagent.errors import CapabilityError, InputError
-from reagent.explanation import Token
+from reagent.explanation import Message
 from reagent.models import internals
 from reagent.models.base import Predictions, Singles
-from reagent.models.chat import Chat, Tools, check_target, render_chat
 from reagent.models.local import PASS_COST, LocalModel
 from reagent.models.network import LOGITS_AT_ONCE, TOKENS_AT_ONCE, Network
 from reagent.models.padding import pad_right, plan_ragged
@@ -33,7 +31,6 @@ from reagent.models.tokenization import (
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-LOGITS_IN_CACHE = 2**20  # logits that are read twice while they are in the processor's cache
 LONG_TEXT = 512  # tokens
 
 
@@ -83,21 +80,9 @@ class HuggingFaceModel(LocalModel[Network]):
 
     # --- text to tokens ---
 
-    def case(self, prompt: str, target: str | None = None, max_new_tokens: int = 10) -> Case:
-        if not prompt.strip():
-            raise InputError("the prompt is empty: give some text to explain")
-        return self._case(prompt, tokenize(self._codec, prompt), True, target, max_new_tokens)
-
-    def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10, tools: Tools = ()) -> Case:
-        text, rendered = render_chat(self.tokenizer, messages, self._name, tools)
-        if target is not None:
-            check_target(self.tokenizer, messages, target, self._name, tools)
-        source = tokenize_chat(self._codec, text, rendered)
-        return replace(self._case(text, source, False, target, max_new_tokens), messages=rendered)
-
-    def _case(
-        self, prompt: str, source: tuple[Token, ...], special: bool, target: str | None, max_new_tokens: int
-    ) -> Case:
+    def _case(self, prompt: str, messages: tuple[Message, ...] | None, target: str | None, max_new_tokens: int) -> Case:
+        special = messages is None  # a chat template has its own special tokens
+        source = tokenize(self._codec, prompt) if messages is None else tokenize_chat(self._codec, prompt, messages)
         ids = [i for token in source for i in token.ids]
         if target is None:
             self._check_length(len(ids) + max_new_tokens, f"{max_new_tokens} new tokens")
@@ -167,7 +152,7 @@ class HuggingFaceModel(LocalModel[Network]):
             shared = limit if len(sequences) == 1 and length >= LONG_TEXT else batch.shared
             prefix = self._prefix.read(sequences[batch.rows[0], :shared], keep=i == 0)
             logits = self._adapter.forward(ids[batch.rows], before, cache=prefix)
-            logprob[batch.rows], rank[batch.rows] = _logprob_and_rank(logits, wanted)
+            logprob[batch.rows], rank[batch.rows] = internals.score_targets(logits, wanted)
         return TargetScores(logprob, rank.astype(np.int64))
 
     def score_ragged(self, sequences: Sequence[Ids], positions: Ids, targets: Ids) -> TargetScores:
@@ -192,9 +177,8 @@ class HuggingFaceModel(LocalModel[Network]):
             prefix = self._prefix.read(padded[batch.rows[0], : batch.shared], keep=i == 0)
             ids = self._adapter.tensor(padded[batch.rows, : own.max()])
             logits = self._adapter.forward(ids, self._adapter.tensor(read), cache=prefix)
-            rows = torch.arange(len(ids), device=ids.device)[:, None]
-            logits = logits[rows, self._adapter.tensor(places.reshape(own.shape))]  # [rows, targets, vocabulary]
-            logprob[batch.rows], rank[batch.rows] = _logprob_and_rank(logits, self._adapter.tensor(targets))
+            scores = internals.score_targets(logits, *map(self._adapter.tensor, (targets, places.reshape(own.shape))))
+            logprob[batch.rows], rank[batch.rows] = scores
         return TargetScores(logprob, rank.astype(np.int64))
 
     def score_hidden(self, sequence: Ids, hidden: Mask, positions: Ids, targets: Ids) -> TargetScores | None:
@@ -252,13 +236,3 @@ class HuggingFaceModel(LocalModel[Network]):
     def attentions(self, ids: Ids) -> list[Singles] | None:
         self.meter.add(1, len(ids))
         return internals.compute_attentions(self._adapter, ids)
-
-
-def _logprob_and_rank(logits: torch.Tensor, targets: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of the targets, [rows, targets] both, from [rows, targets, vocabulary]; a few rows at a time."""
-    logprob, rank = [], []
-    for some in torch.split(logits, max(1, LOGITS_IN_CACHE // logits[0].numel())):
-        own = targets.expand(len(some), -1)[..., None]  # [rows, targets, 1]
-        logprob.append(some.log_softmax(-1).gather(-1, own).squeeze(-1))
-        rank.append((some > some.gather(-1, own)).sum(-1))
-    return torch.cat(logprob).cpu(), torch.cat(rank).cpu()

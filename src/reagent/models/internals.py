@@ -11,7 +11,7 @@ from reagent.models.network import Network
 from reagent.models.prefix_cache import SharedPrefix
 
 ROW_ROUNDING = 0.05  # of the sum of a row of attention in half precision
-LOGITS_IN_CACHE = 2**20  # logits that are read twice while they are in the cache of the processor
+LOGITS_IN_CACHE = 2**20  # logits that are read several times while they are in the cache of the processor
 GRADIENT_MEMORY = 8  # how many times the memory of a forward pass its gradient takes
 PACKED_TOKENS = 512  # after a prefix, in one text of several copies; a quarter of the prefix, if that is more
 
@@ -72,13 +72,21 @@ def score_hidden(
     return _join(scores)
 
 
-def score_targets(logits: torch.Tensor, targets: torch.Tensor) -> TargetScores:
-    """From logits [rows, targets, vocabulary]; a few rows at a time, because they are read twice."""
+def score_targets(logits: torch.Tensor, targets: torch.Tensor, places: torch.Tensor | None = None) -> TargetScores:
+    """Scores of `targets` from logits [rows, targets, vocabulary], or [rows, positions, vocabulary] with `places`.
+
+    `places` [rows, targets] says at which of the positions each target is read. A few rows at a time, because the
+    logits are read several times.
+    """
     scores = []
-    for some in torch.split(logits, max(1, LOGITS_IN_CACHE // logits[0].numel())):
-        own = _logits_of(some, targets)
-        logprob, rank = own - some.logsumexp(-1), (some > own[..., None]).sum(-1)
-        scores.append(TargetScores(logprob.double().cpu().numpy(), rank.cpu().numpy()))
+    for batch in _batches(len(logits), max(1, LOGITS_IN_CACHE // (len(targets) * logits.shape[-1]))):
+        some = logits[batch]
+        if places is not None:
+            some = some[torch.arange(len(some), device=some.device)[:, None], places[batch]]
+        own = targets.expand(len(some), -1)[..., None]
+        logprob = some.log_softmax(-1).gather(-1, own).squeeze(-1)
+        rank = (some > some.gather(-1, own)).sum(-1, dtype=torch.int32)
+        scores.append(TargetScores(logprob.double().cpu().numpy(), rank.long().cpu().numpy()))
     return _join(scores)
 
 

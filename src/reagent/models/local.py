@@ -1,7 +1,9 @@
 """What causal models and encoder–decoders on this machine have in common: names, vocabulary, optional capabilities."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
@@ -9,8 +11,11 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import numpy as np
 
 from reagent.case import Case, Floats, Ids, Mask, TargetScores
+from reagent.errors import InputError
+from reagent.explanation import Message
 from reagent.models import internals
 from reagent.models.base import Meter, Singles
+from reagent.models.chat import Chat, Tools, check_target, render_chat
 from reagent.models.network import Network
 from reagent.models.tokenization import TokenizerCodec, is_ordinary
 
@@ -22,7 +27,7 @@ N = TypeVar("N", bound=Network)
 PASS_COST = 48  # tokens that a processor reads in the fixed time of one pass
 
 
-class LocalModel(Generic[N]):
+class LocalModel(ABC, Generic[N]):
     """A `transformers` network behind its adapter, and its tokenizer."""
 
     def __init__(
@@ -80,6 +85,23 @@ class LocalModel(Generic[N]):
         model = copy(self)  # network, what it has read, lock and meter are the same
         model._on_text = on_text
         return model
+
+    # --- text to tokens ---
+
+    def case(self, prompt: str, target: str | None = None, max_new_tokens: int = 10) -> Case:
+        if not prompt.strip():
+            raise InputError("the prompt is empty: give some text to explain")
+        return self._case(prompt, None, target, max_new_tokens)
+
+    def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10, tools: Tools = ()) -> Case:
+        text, rendered = render_chat(self.tokenizer, messages, self._name, tools)
+        if target is not None:
+            check_target(self.tokenizer, messages, target, self._name, tools)
+        return replace(self._case(text, rendered, target, max_new_tokens), messages=rendered)
+
+    @abstractmethod
+    def _case(self, prompt: str, messages: tuple[Message, ...] | None, target: str | None, max_new_tokens: int) -> Case:
+        """A prompt, or the messages of a rendered chat, with the target or the model's own output."""
 
     # --- optional capabilities: see `base` for their contracts and `internals` for the computations ---
 

@@ -7,7 +7,6 @@ The encoder reads a source once: one pass serves all targets, and sources that w
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +15,15 @@ import torch
 
 from reagent.case import Case, Ids, TargetScores
 from reagent.errors import EmptyGenerationError, InputError
-from reagent.explanation import Token
+from reagent.explanation import Message, Token
 from reagent.models import internals
 from reagent.models.base import Singles
-from reagent.models.chat import Chat, Tools, check_target, render_chat
 from reagent.models.encoder_decoder import EncoderDecoderNetwork
 from reagent.models.local import PASS_COST, LocalModel
 from reagent.models.network import LOGITS_AT_ONCE, TOKENS_AT_ONCE
 from reagent.models.source_and_target import SourceAndTarget
 from reagent.models.source_cache import SourceCache, pad
-from reagent.models.tokenization import REPLACEMENT, added_text, locate_continuation
-from reagent.segmentation import assign
+from reagent.models.tokenization import REPLACEMENT, added_text, locate_continuation, protect_template
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -78,30 +75,16 @@ class Seq2SeqModel(LocalModel[EncoderDecoderNetwork]):
         self._sources.clear()
 
     def self_check(self) -> None:
-        """Read a random text in several ways, as encoder_decoder.py describes; an InputError if the scores differ."""
+        """Read a random text in several ways, as encoder_decoder_check.py does; an InputError if the scores differ."""
         with self._lock:
             _ = self._adapter.is_causal, self._adapter.pads
 
     # --- text to tokens ---
 
-    def case(self, prompt: str, target: str | None = None, max_new_tokens: int = 10) -> Case:
-        if not prompt.strip():
-            raise InputError("the prompt is empty: give some text to explain")
-        return self._case(prompt, self._text.tokenize_source(prompt), target, max_new_tokens)
-
-    def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10, tools: Tools = ()) -> Case:
-        text, rendered = render_chat(self.tokenizer, messages, self._name, tools)
-        if target is not None:
-            check_target(self.tokenizer, messages, target, self._name, tools)
-        tokens = self._text.tokenize_source(text)
-        inside = assign([(token.start, token.end) for token in tokens], [(m.start, m.end) for m in rendered], text)
-        source = tuple(
-            replace(token, protected=token.protected or message is None)
-            for token, message in zip(tokens, inside, strict=True)
-        )
-        return replace(self._case(text, source, target, max_new_tokens), messages=rendered)
-
-    def _case(self, prompt: str, source: tuple[Token, ...], target: str | None, max_new_tokens: int) -> Case:
+    def _case(self, prompt: str, messages: tuple[Message, ...] | None, target: str | None, max_new_tokens: int) -> Case:
+        source = self._text.tokenize_source(prompt)
+        if messages is not None:
+            source = protect_template(source, prompt, messages)
         self._check_length(len(source), self._adapter.context_length, "the prompt takes")
         prefix, limit = 1 + len(self._text.prefix), self._adapter.output_length
         if target is None:
@@ -174,9 +157,8 @@ class Seq2SeqModel(LocalModel[EncoderDecoderNetwork]):
             states, mask = self._sources.read([texts[i][0] for i in rows])
             outputs = self._adapter.tensor(pad([texts[i][1] for i in rows], self._adapter.filler))
             logits = self._adapter.decode(states, outputs, mask)
-            index = torch.arange(len(rows), device=logits.device)[:, None]
-            logits = logits[index, self._adapter.tensor(places[rows])]  # [rows, targets, vocabulary]
-            logprob[rows], rank[rows] = internals.score_targets(logits, self._adapter.tensor(targets))
+            scores = internals.score_targets(logits, *map(self._adapter.tensor, (targets, places[rows])))
+            logprob[rows], rank[rows] = scores
         return TargetScores(logprob, rank.astype(np.int64))
 
     def _plan(self, texts: Sequence[tuple[Ids, Ids]]) -> Iterator[list[int]]:

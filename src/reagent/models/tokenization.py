@@ -54,6 +54,11 @@ def tokenize(codec: Codec, text: str, special: bool = True) -> tuple[Token, ...]
 def tokenize_chat(codec: Codec, text: str, messages: Sequence[Message]) -> tuple[Token, ...]:
     """The tokens of a rendered chat; all tokens outside the messages are protected."""
     tokens = tokenize(codec, text, special=False)  # the template has added them
+    return protect_template(tokens, text, messages)
+
+
+def protect_template(tokens: Sequence[Token], text: str, messages: Sequence[Message]) -> tuple[Token, ...]:
+    """The tokens of a rendered chat, with those outside the messages protected."""
     inside = assign([(token.start, token.end) for token in tokens], [(m.start, m.end) for m in messages], text)
     return tuple(
         replace(token, protected=token.protected or message is None)

@@ -54,7 +54,9 @@ PLURAL_STOP_REASONS = {
     "partial": "only part of the model's attention; some layers have none, or a sink that is no token takes some",
     "relaxed": "not the model's prediction even with the whole context; their rationales only preserve their rank",
     "empty": "keep their rank with everything replaced, so their scores mean nothing",
-    "start": "at least one run stopped before its first step",
+    "start": "still among the most likely tokens with only a random part of the context kept, so at least one run "
+    "stopped before its first step and has random scores; make the condition stricter (`keep`, `top_k`), switch it off "
+    "(`stop`), or use another preset",
     "maximum": "the stopping condition was not met",
     "unasked": "not explained, so their scores are uniform and mean nothing",
 }
