@@ -3,7 +3,7 @@
 The Shapley value of a unit is a weighted mean over all subsets. Subsets that lack one unit, or keep only one, have the
 largest weights, so they are measured first, if the probes suffice. The others are drawn as by KernelSHAP (Lundberg and
 Lee, 2017): the weight of a size k of n units is 1 / (k (n − k)), and each subset is followed by its complement. The
-surrogate predicts the subsets that were not measured. With few probes, it predicts all of them.
+surrogate predicts the subsets that were not measured.
 """
 
 import numpy as np
@@ -47,14 +47,10 @@ def fill_game(probes: ProbeSet, target: int, surrogate: Surrogate) -> Floats:
 
 
 def estimate_shapley_values(probes: ProbeSet, target: int, surrogate: Surrogate) -> tuple[Floats, Floats]:
-    """The Shapley values and their standard errors, which are those of the surrogate until all is measured.
-
-    With few probes the values are those of the surrogate too: the measured subsets are then so few, and the largest
-    weights are not among them, that they add more noise than the surrogate has errors.
-    """
+    """The Shapley values and their standard errors, which are those of the surrogate until all is measured."""
     values, errors = surrogate.shapley_values()
     subsets = 2 ** len(values)
-    if probes.remover.is_random or probes.budget < min(PROBES_FOR_EDGES * len(values), subsets - 1):
+    if probes.remover.is_random or probes.budget < min(PROBES_FOR_SIZES * len(values), subsets - 1):
         return values, errors
     measured = len(probes.measured_drops(target))
     return shapley_values(fill_game(probes, target, surrogate)), errors * (measured < subsets)
