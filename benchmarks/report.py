@@ -560,6 +560,19 @@ def facts(results: dict[str, Any]) -> str:
     return "\n".join([*lines, *_tables_of_kinds(results), *_failures(results), ""])
 
 
+def repeated_more(results: dict[str, Any]) -> str:
+    lines = [
+        "### Prompts that were not seen before",
+        "",
+        "Further prompts of the split `report`, all of which were scored for the first time with the released settings. Only",
+        "the fast preset was measured on them.",
+        "",
+        "    python benchmarks/repeated.py --split report --size 40 --skip 15 --methods 'reagent fast' --out repeated_more.jsonl \\",
+        "        > docs/benchmarks/repeated_more.json",
+    ]
+    return "\n".join([*lines, *_tables_of_kinds(results), *_failures(results), ""])
+
+
 def faithfulness(results: dict[str, Any]) -> str:
     methods = list(results["forward_passes"])
     rows = {
@@ -646,9 +659,11 @@ def games(results: dict[str, Any]) -> str:
         "and OR of ANDs, without noise and with noise (standard deviation 0.3 nats; an effect is 3 nats). Some prompts are for",
         "choosing options, others for reporting.",
         "",
-        "    python benchmarks/games.py --split report --out games.jsonl > docs/benchmarks/games.json",
+        "    for seed in 0 1 2 3 4; do",
+        "        python benchmarks/games.py --split report --seed $seed --out games.jsonl > docs/benchmarks/games.json; done",
         "",
-        "The tables show three means over games: Spearman's correlation with the exact values, the same of the positive parts",
+        "Prompts were measured with five seeds of the methods, planted truths with one (in an earlier run). The tables",
+        "show three means over games and seeds: Spearman's correlation with the exact values, the same of the positive parts",
         "(negative estimates and values count as 0), and the share of the causes (of a prompt: of the three most important",
         "units) that are at the top. Of up to twelve units the values of `reagent` are `why.shapley_values`. Of more units they",
         "are scores, which are never negative; units without a score are ranked by their effects, as `why.top()` ranks them.",
@@ -910,6 +925,7 @@ SECTIONS = {
     "completeness": completeness,
     "antecedents": antecedents,
     "repeated": repeated,
+    "repeated_more": repeated_more,
     "facts": facts,
     "faithfulness": faithfulness,
     "games": games,
