@@ -16,6 +16,7 @@ ROWS = [
     {"_version", "errors"},
     {"atomic_io", "validation", "plugins"},
     {"segmentation"},
+    {"field_types"},
     {"serialization"},
     {"explanation_parts"},
     {"explanation"},

@@ -22,6 +22,7 @@ from reagent.documents import Document
 from reagent.errors import InputError
 from reagent.explanation import Info, StandardError
 from reagent.explanation_parts import Score
+from reagent.field_types import check_fields
 from reagent.serialization import Count, JsonSchema
 
 if TYPE_CHECKING:
@@ -175,6 +176,7 @@ class Citations:
 
     def __post_init__(self) -> None:
         """Indices must refer to existing documents and sentences, which matters for files of others."""
+        check_fields(self)
         if not (self.documents and self.sentences and self.parts):
             raise InputError("citations need at least one document, one sentence and one part of the answer")
         if any(not 0 <= part.start <= part.end <= len(self.answer) for part in (self.whole, *self.parts)):

@@ -44,6 +44,7 @@ from reagent.explanation_parts import (
     WhatIf,
     WholeAnswer,
 )
+from reagent.field_types import check_fields
 from reagent.serialization import Count, JsonSchema, Without
 
 if TYPE_CHECKING:
@@ -241,6 +242,7 @@ class Explanation:
     cost: Cost
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in FIELDS_WITH_ROWS:
             _check_rows(name, getattr(self, name), len(self.input), len(self.output))
         _check_rows("shapley_values", self.shapley_values, len(self.input), len(self.output))

@@ -69,6 +69,7 @@ def cite(
     from reagent.api.cite import MAX_NEW_TOKENS, CiteRequest, run
     from reagent.cli.dry_run import announce, count_requests, estimate
     from reagent.cli.notes import note_cache
+    from reagent.cli.outputs import write_outputs
     from reagent.cli.parsing import check_outputs, drop_none, load_model, read_prompt, server_options
     from reagent.cli.progress import progress_bar
     from reagent.documents import load_documents
@@ -94,16 +95,10 @@ def cite(
     with progress_bar("citing", quiet, count_requests(loaded)) as on_progress:
         citations = run(loaded, request, on_progress)
     note_cache(loaded, quiet)
-    if json not in (None, "-"):
-        citations.save(str(json))
-    if html is not None:
-        citations.to_html(html)
-    if markdown is not None:
-        citations.to_markdown(markdown)
-    if json == "-":
-        typer.echo(citations.to_json())
-    elif not quiet:
-        citations.show()
+    page = [] if html is None else [lambda: citations.to_html(html)]
+    notes = [] if markdown is None else [lambda: citations.to_markdown(markdown)]
+    shown = [] if quiet or json == "-" else [citations.show]
+    write_outputs(citations, json, *page, *notes, *shown)
 
 
 def _read_template(path: Path) -> str:

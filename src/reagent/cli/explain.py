@@ -1,5 +1,6 @@
 """`reagent explain` and `reagent show`."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -76,6 +77,7 @@ def explain(
     from reagent.api.explain import run
     from reagent.cli.dry_run import announce, count_requests, estimate
     from reagent.cli.notes import note_cache, note_contrast
+    from reagent.cli.outputs import write_outputs
     from reagent.cli.parsing import (
         QuestionOptions,
         check_outputs,
@@ -129,15 +131,11 @@ def explain(
             why = check(loaded, why, check_traced)
     note_contrast(why, contrast, quiet)
     note_cache(loaded, quiet)
-    if json not in (None, "-"):
-        why.save(str(json))
+    views = _views(why, html, png, token)
+    shown = [] if quiet or json == "-" else [lambda: why.show(target=token)]
     if token is not None:
-        why.context(token)  # raises for a number that does not exist, before any view is written
-    _write_views(why, html, png, token)
-    if json == "-":
-        typer.echo(why.to_json())
-    elif not quiet:
-        why.show(target=token)
+        views.insert(0, lambda: why.context(token))  # raises for a number that does not exist
+    write_outputs(why, json, *views, *shown)
 
 
 def show(
@@ -158,7 +156,8 @@ def show(
         return
     why = load(file)
     why = why if answer_span is None else why.traced(answer_span)
-    _write_views(why, html, png, token)
+    for write in _views(why, html, png, token):
+        write()
     if not quiet:
         why.show(target=token)
 
@@ -178,8 +177,8 @@ def _show_citations(file: Path, html: Path | None, quiet: bool, others: dict[str
         citations.show()
 
 
-def _write_views(why: "Explanation", html: Path | None, png: Path | None, token: int | None) -> None:
-    if html is not None:
-        why.to_html(html)
-    if png is not None:
-        why.to_png(png, target=token)
+def _views(why: "Explanation", html: Path | None, png: Path | None, token: int | None) -> list[Callable[[], object]]:
+    """Functions that write the requested files."""
+    page = [] if html is None else [lambda: why.to_html(html)]
+    plot = [] if png is None else [lambda: why.to_png(png, target=token)]
+    return [*page, *plot]
