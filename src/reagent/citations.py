@@ -148,7 +148,7 @@ class Citations:
     __pydantic_config__: ClassVar = serialization.STRICT
     SCHEMA: ClassVar = "reagent.citations/1"
     OLDER_SCHEMAS: ClassVar = dict[str, frozenset[str]]()
-    ADDED_LATER: ClassVar = frozenset[str]()
+    ADDED_LATER: ClassVar = frozenset({"control_tokens"})
 
     version: str = __version__
     """Version of reagent that made the citations."""
@@ -171,6 +171,8 @@ class Citations:
     removal: str
     """How sources are removed: delete, mask or replace."""
     replacer: Info | None
+    control_tokens: tuple[str, ...] = ()
+    """Control tokens that the texts contained and the model read as such."""
     seed: int
     cost: CitationCost
 

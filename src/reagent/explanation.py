@@ -56,7 +56,8 @@ if TYPE_CHECKING:
 __all__ = [
     "STOP_REASONS", "Z_95", "Answer", "Contribution", "Cost", "Explanation", "Group", "Info", "Level", "Message", "Row",
     "Rows", "Screening", "StandardError", "StepUnit", "Sufficiency", "Token", "TokenExplanation", "Trace", "TraceCheck",
-    "TraceFlow", "TracePart", "WhatIf", "WholeAnswer", "censoring_warnings", "join_tokens", "load", "warning_reasons",
+    "TraceFlow", "TracePart", "WhatIf", "WholeAnswer", "censoring_warnings", "control_token_warnings", "join_tokens",
+    "load", "model_warnings", "warning_reasons",
 ]  # fmt: skip
 
 Z_95 = 1.96  # half the width of a 95 % interval, in standard errors
@@ -184,6 +185,7 @@ class Explanation:
             "screening",
             "messages",
             "messages.name",
+            "control_tokens",
             "trace",
             "what_if",
             "cost.runs",
@@ -235,6 +237,8 @@ class Explanation:
     """What was set aside of a long prompt; null if every unit was measured."""
     messages: tuple[Message, ...] = ()
     """Of a chat. The rest of the prompt belongs to the chat template."""
+    control_tokens: tuple[str, ...] = ()
+    """Control tokens that the user wrote in the prompt or the target and the model read as such; never removed."""
     trace: Trace | None = None
     """The answer traced through the reasoning to the prompt; null if that was not asked."""
     what_if: tuple[WhatIf, ...] = ()
@@ -394,7 +398,7 @@ class Explanation:
             for t, token in enumerate(self.output)
             for reason in warning_reasons(self, t)
         )
-        return (*rows, *censoring_warnings(self.cost.censored, self.cost.unlisted))
+        return (*rows, *model_warnings(self))
 
     def to_numpy(self, name: str = "scores") -> "NDArray[float64]":
         """`scores`, `effects`, `stderr` or `shapley_values` as an array [outputs, inputs + outputs].
@@ -531,6 +535,27 @@ def warning_reasons(explanation: Explanation, target: int) -> list[str]:
     test = None if tests is None else tests[target]
     failed = ["insufficient"] if test is not None and not test.passed and stopped != "insufficient" else []
     return failed + ([stopped] if STOP_REASONS.get(stopped) else [])
+
+
+def model_warnings(explanation: Explanation) -> list[str]:
+    """Warnings about what the model read and what a server reported."""
+    cost = explanation.cost
+    return control_token_warnings(explanation.control_tokens) + censoring_warnings(cost.censored, cost.unlisted)
+
+
+def control_token_warnings(names: Sequence[str]) -> list[str]:
+    """
+    >>> control_token_warnings([]), len(control_token_warnings(["<|im_end|>"]))
+    ([], 1)
+    """
+    if not names:
+        return []
+    listed = " ".join(names[:8]) + (" …" if len(names) > 8 else "")
+    kind = "a control token" if len(names) == 1 else "control tokens"
+    return [
+        f"the text contains {listed}, which the model reads as {kind} and not as text; with control_tokens='text' "
+        "(--control-tokens text) it reads the letters"
+    ]
 
 
 def censoring_warnings(censored: int, unlisted: int = 0) -> list[str]:

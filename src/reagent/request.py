@@ -22,6 +22,7 @@ from reagent.segmentation import UNITS, Span, check_spans
 
 SINGLE_UNITS = ("token", *UNITS, "message")
 COARSE_TO_FINE = ("span", *reversed(SINGLE_UNITS))
+CONTROL_TOKENS = ("keep", "text")  # control tokens in the text of a user, or their letters
 LARGEST_SEED = 2**63 - 1
 
 
@@ -57,6 +58,7 @@ class ExplainRequest:
     method_info: Mapping[str, Any]
     replacer: Replacer | AutomaticReplacer | None  # None: the method replaces nothing
     seed: int
+    control_tokens: str = "keep"  # or "text": how control tokens in the prompt and the target are read
 
     @classmethod
     def build(
@@ -81,6 +83,7 @@ class ExplainRequest:
         replacer: str | Replacer = "auto",
         replacer_options: Mapping[str, Any] | None = None,
         seed: int | None = 0,
+        control_tokens: str = "keep",
     ) -> "ExplainRequest":
         """Check every argument of `reagent.explain`; `options` are those of the method."""
         checked_prompt = check_prompt(prompt)
@@ -123,6 +126,7 @@ class ExplainRequest:
             method_info=info,
             replacer=choose_replacer(configured, info, replacer, check_mapping(replacer_options), what_if),
             seed=secrets.randbits(32) if seed is None else check_whole("seed", seed, 0, LARGEST_SEED),
+            control_tokens=check_control_tokens(control_tokens),
         )
 
     def check_model(self, model: Model) -> None:
@@ -183,6 +187,12 @@ def check_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"`{name}` must be True or False, got {value!r}")
     return bool(value)
+
+
+def check_control_tokens(value: Any) -> str:
+    if value not in CONTROL_TOKENS:
+        raise UnknownNameError("way to read control tokens (`control_tokens`)", value, CONTROL_TOKENS)
+    return str(value)
 
 
 def check_mapping(options: Any) -> Mapping[str, Any]:

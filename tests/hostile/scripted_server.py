@@ -22,7 +22,7 @@ WORDS = (
     "the", "a", "sun", "moon", "rises", "sets", "east", "west", "north", "and", "in", "is", "of", "Japan", "Tokyo"
 )  # fmt: skip
 KNOWN = tuple(f" {word}" for word in WORDS)
-PIECES = re.compile(r"\s*\w+|\s*[^\w\s]|\s+$")
+PIECES = re.compile(r"\s*</s>|\s*\w+|\s*[^\w\s]|\s+$")
 
 
 class Rejection(Exception):  # noqa: N818

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from reagent.api.explain import CostMeter
-from reagent.api.prepare import stream_to
+from reagent.api.prepare import note_control_tokens, read_control_tokens, stream_to
 from reagent.case import Case, Floats
 from reagent.citations import (
     AnswerPart,
@@ -41,7 +41,7 @@ from reagent.models.load import load_model
 from reagent.removal import check_removal, make_remover, require_removal
 from reagent.replacers import Replacer, choose_automatic, make_replacer
 from reagent.replacers.base import no_proposals
-from reagent.request import LARGEST_SEED, check_texts, check_whole
+from reagent.request import LARGEST_SEED, check_control_tokens, check_texts, check_whole
 from reagent.segmentation import assign, split_sentences
 
 MAX_NEW_TOKENS = 64
@@ -63,6 +63,7 @@ class CiteRequest:
     replacer: str | Replacer | None
     probes: int | None
     seed: int
+    control_tokens: str = "keep"
 
     @classmethod
     def build(
@@ -78,6 +79,7 @@ class CiteRequest:
         replacer: str | Replacer = "auto",
         probes: int | None = None,
         seed: int = 0,
+        control_tokens: str = "keep",
     ) -> "CiteRequest":
         """Check every argument of `reagent.cite`."""
         if question is None or (isinstance(question, str) and not question.strip()):
@@ -106,6 +108,7 @@ class CiteRequest:
             replacer=replacer if chosen == "replace" else None,
             probes=None if probes is None else check_whole("probes", probes, least),
             seed=check_whole("seed", seed, 0, LARGEST_SEED),
+            control_tokens=check_control_tokens(control_tokens),
         )
 
     def layout(self, documents: Sequence[Document] | None = None) -> Layout:
@@ -127,6 +130,7 @@ def cite(
     replacer: str | Replacer = "auto",
     probes: int | None = None,
     seed: int = 0,
+    control_tokens: str = "keep",
     on_progress: ProgressCallback | None = None,
     on_answer: Callable[[str], None] | None = None,
 ) -> Citations:
@@ -147,6 +151,7 @@ def cite(
         probes: at most this number of probes. By default, every sentence is removed alone and kept alone; of many
             sentences, those that can matter (see `methods/screening.py`).
         seed: for all random draws.
+        control_tokens: as in `explain`.
         on_progress: called with a `Progress`.
         on_answer: called with the answer before its sources are measured.
 
@@ -169,6 +174,7 @@ def cite(
         replacer=replacer,
         probes=probes,
         seed=seed,
+        control_tokens=control_tokens,
     )
     return run(load_model(model), request, on_progress, on_answer)
 
@@ -181,6 +187,7 @@ def run(
 ) -> Citations:
     """Answer a checked request."""
     require_removal(model, request.removal, "cite")
+    model = read_control_tokens(model, request.control_tokens)
     layout = request.layout()
     given = None if request.answer is None else f" {request.answer}"
     try:
@@ -189,6 +196,7 @@ def run(
         raise InputError(
             "the model gives no answer to this question: give one as `answer`, or another `template`"
         ) from None
+    controls = note_control_tokens(model, case, given)
     if on_answer is not None:
         on_answer(case.completion.strip())
     meter = CostMeter(model)
@@ -218,7 +226,7 @@ def run(
     if _only_counts(model):  # an upper bound: all probes are used
         unused = measuring.random((probes.remaining, len(sentences))) < 0.5
         probes.measure(unused[unused.any(1)])
-    builder = _Builder(request, layout, grouped, values, search, sentences, screening)
+    builder = _Builder(request, layout, grouped, values, search, sentences, screening, controls)
     pruned = _prune(model, request, builder, case)
     return builder.build(model, replacer, prompt, pruned, meter)
 
@@ -309,6 +317,7 @@ class _Builder:
     search: SourceSearch
     sentences: Sequence[int]  # of each free unit
     screening: Screening | None
+    control_tokens: tuple[str, ...]
 
     @property
     def logprob(self) -> float:
@@ -336,6 +345,7 @@ class _Builder:
             model=model.info,
             removal=self.request.removal,
             replacer=None if replacer is None else replacer.info,
+            control_tokens=self.control_tokens,
             seed=self.request.seed,
             cost=CitationCost(
                 forward_passes=after.forward_passes - before.forward_passes,

@@ -35,6 +35,7 @@ def compare(
     replacer: str | Replacer = "auto",
     replacer_options: Mapping[str, Any] | None = None,
     seed: int | None = 0,
+    control_tokens: str = "keep",
     on_progress: NamedProgress | None = None,
 ) -> Comparison:
     """Explain `prompt` by each of `methods`: ids, ids with a preset as `id:preset`, or instances.
@@ -62,6 +63,7 @@ def compare(
         contrast=contrast,
         attribute_target=attribute_target,
         seed=seed,
+        control_tokens=control_tokens,
     )
     return run_all(load_model(model), requests, on_progress)
 

@@ -132,6 +132,15 @@ Messages = Annotated[
     ),
 ]
 
+ControlTokens = Annotated[
+    str,
+    typer.Option(
+        "--control-tokens",
+        metavar="HOW",
+        help="Control tokens in your text, as <|im_end|>: keep reads them as such and warns, text reads their letters.",
+    ),
+]
+
 WhatIf = Annotated[
     bool, typer.Option("--what-if", help="Also show the output of the model under the strongest replacement.")
 ]

@@ -53,6 +53,7 @@ def cite(
         int | None,
         typer.Option(metavar="N", help="At most N probes. By default each sentence is removed alone and kept alone."),
     ] = None,
+    control_tokens: o.ControlTokens = "keep",
     seed: o.Seed = 0,
     json: o.Json = None,
     html: o.Html = None,
@@ -83,6 +84,7 @@ def cite(
         replacer=replacer,
         probes=probes,
         seed=seed,
+        control_tokens=control_tokens,
         **drop_none(template=None if template is None else _read_template(template)),
     )
     check_outputs(json, html=html, markdown=markdown)

@@ -47,6 +47,7 @@ def compare(
     chat: o.Chat = False,
     system: o.System = None,
     messages: o.Messages = None,
+    control_tokens: o.ControlTokens = "keep",
     seed: o.Seed = 0,
     settings: Annotated[
         list[str] | None,
@@ -71,7 +72,7 @@ def compare(
 
     question = QuestionOptions(
         prompt, file, target, max_new_tokens, unit, spans, marked, None, span, contrast, chat, system, messages, token,
-        seed, attribute_target,
+        seed, attribute_target, control_tokens=control_tokens,
     )  # fmt: skip
     every = [name for name, info in list_methods().items() if info.max_units is None]
     chosen = every if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]

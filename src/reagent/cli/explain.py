@@ -49,6 +49,7 @@ def explain(
     chat: o.Chat = False,
     system: o.System = None,
     messages: o.Messages = None,
+    control_tokens: o.ControlTokens = "keep",
     seed: o.Seed = 0,
     settings: o.Settings = None,
     probes: o.Probes = None,
@@ -93,7 +94,7 @@ def explain(
 
     question = QuestionOptions(
         prompt, file, target, max_new_tokens, unit, spans, marked, levels, span, contrast, chat, system, messages,
-        token, seed, attribute_target, answer_span,
+        token, seed, attribute_target, answer_span, control_tokens,
     )  # fmt: skip
     if check_traced is not None and answer_span is None:
         raise InputError("--check-traced needs --answer-span: give the answer that is traced")

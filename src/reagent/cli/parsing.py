@@ -37,6 +37,7 @@ class QuestionOptions:
     seed: int = 0
     attribute_target: bool = False
     answer_span: str | None = None
+    control_tokens: str = "keep"
 
     @property
     def new_tokens(self) -> int:
@@ -63,6 +64,7 @@ class QuestionOptions:
             "answer_span": self.answer_span,
             "attribute_target": True if self.attribute_target or self.token is not None else None,
             "seed": self.seed,
+            "control_tokens": self.control_tokens,
         }
 
     def _prompt(self) -> tuple[str | Chat, Tools, list[Span] | None]:

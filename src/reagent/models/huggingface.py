@@ -86,13 +86,13 @@ class HuggingFaceModel(LocalModel[Network]):
     def case(self, prompt: str, target: str | None = None, max_new_tokens: int = 10) -> Case:
         if not prompt.strip():
             raise InputError("the prompt is empty: give some text to explain")
-        return self._case(prompt, tokenize(self._codec, prompt), True, target, max_new_tokens)
+        return self._case(prompt, self._as_asked(tokenize(self._codec, prompt)), True, target, max_new_tokens)
 
     def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10, tools: Tools = ()) -> Case:
         text, rendered = render_chat(self.tokenizer, messages, self._name, tools)
         if target is not None:
             check_target(self.tokenizer, messages, target, self._name, tools)
-        source = tokenize_chat(self._codec, text, rendered)
+        source = self._as_asked(tokenize_chat(self._codec, text, rendered), rendered)
         return replace(self._case(text, source, False, target, max_new_tokens), messages=rendered)
 
     def _case(
@@ -103,7 +103,8 @@ class HuggingFaceModel(LocalModel[Network]):
             self._check_length(len(ids) + max_new_tokens, f"{max_new_tokens} new tokens")
             completion, output = locate_continuation(self._codec, ids, self._generate(ids, max_new_tokens))
         else:
-            completion, output = target, tokenize_target(self._codec, prompt, special, ids, target)
+            completion = target
+            output = self._as_asked(tokenize_target(self._codec, prompt, special, ids, target))
             self._check_length(len(ids) + len(output), "the target")
         return Case(prompt, completion, source, output)
 

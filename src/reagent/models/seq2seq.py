@@ -87,7 +87,7 @@ class Seq2SeqModel(LocalModel[EncoderDecoderNetwork]):
     def case(self, prompt: str, target: str | None = None, max_new_tokens: int = 10) -> Case:
         if not prompt.strip():
             raise InputError("the prompt is empty: give some text to explain")
-        return self._case(prompt, self._text.tokenize_source(prompt), target, max_new_tokens)
+        return self._case(prompt, self._as_asked(self._text.tokenize_source(prompt)), target, max_new_tokens)
 
     def chat(self, messages: Chat, target: str | None = None, max_new_tokens: int = 10, tools: Tools = ()) -> Case:
         text, rendered = render_chat(self.tokenizer, messages, self._name, tools)
@@ -99,6 +99,7 @@ class Seq2SeqModel(LocalModel[EncoderDecoderNetwork]):
             replace(token, protected=token.protected or message is None)
             for token, message in zip(tokens, inside, strict=True)
         )
+        source = self._as_asked(source, rendered)
         return replace(self._case(text, source, target, max_new_tokens), messages=rendered)
 
     def _case(self, prompt: str, source: tuple[Token, ...], target: str | None, max_new_tokens: int) -> Case:
@@ -110,7 +111,7 @@ class Seq2SeqModel(LocalModel[EncoderDecoderNetwork]):
             new = self._generate(ids, max_new_tokens)
             completion, output = locate_continuation(self._text.target_codec, self._text.prefix, new)
         else:
-            completion, output = target, self._text.tokenize_target(target)
+            completion, output = target, self._as_asked(self._text.tokenize_target(target))
             self._check_length(prefix + len(output) - 1, limit, "the target takes")
         return Case(prompt, completion, (*source, *self._start_tokens(len(prompt))), output, separate=True)
 

@@ -113,6 +113,7 @@ class Endpoint:
     request_format: RequestFormat
     vocabulary: Vocabulary
     scorer: Scorer
+    sends_ids: bool = False  # prompts are ids; otherwise text, in which the server finds control tokens
     first_only: bool = False  # a chat that does not continue an answer: only the first token can be scored
 
 
@@ -135,7 +136,7 @@ def make_completion_endpoint(
     else:
         parameter = capabilities.echo if capabilities.accepts_ids else "echo"
         scorer = EchoScorer(client, request_format, vocabulary, parameter, top)
-    return Endpoint(request_format, vocabulary, scorer)
+    return Endpoint(request_format, vocabulary, scorer, sends_ids=capabilities.accepts_ids)
 
 
 def _make_text_endpoint(client: Client, server: ServerInfo, capabilities: CompletionCapabilities) -> Endpoint:

@@ -13,6 +13,9 @@ from reagent.models.tokenization import REPLACEMENT, Span, TokenizerCodec, spans
 
 _SPECIAL = re.compile(r"<[|/]?[\w|▁ .-]+[|]?>|\[[A-Z_]+\]")
 
+# Names of control tokens that are not pieces of ordinary text, as <p> may be.
+_CONTROL = re.compile(r"<[|｜][^<>]+[|｜]>|</?(s|bos|eos|pad|unk|think)>|<(start|end)_of_turn>|\[/?INST\]")
+
 
 def looks_special(text: str) -> bool:
     """Whether a text looks like the name of a special token.
@@ -98,6 +101,7 @@ class ServerCodec:
         start = next((k for k in range(len(whole)) if whole[k : k + len(plain)] == plain), 0)
         self.special_ids.update(whole[:start])
         decoded = self.decode(plain)
+        self.special_ids.update(i for i in plain if _CONTROL.fullmatch(self._raw[i].decode("utf-8", "replace").strip()))
         extra = len(decoded) - len(text)  # some tokenizers put a space before every text
         if extra < 0 or not decoded.endswith(text):
             raise InputError(
