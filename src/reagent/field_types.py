@@ -29,8 +29,7 @@ def check_fields(document: Any) -> None:
 
 def _changed_fields(document: Any, place: str) -> dict[str, Any]:
     changed = {}
-    kind: Any = type(document)
-    for name, check in _field_checks(kind):
+    for name, check in _field_checks(type(document)):  # type: ignore[arg-type]
         value = getattr(document, name)
         plain = check(value, f"{place}{name}")
         if plain is not value:

@@ -49,7 +49,11 @@ Recover = Annotated[
 ]
 ServerSettings = Annotated[
     list[str] | None,
-    typer.Option("--server", metavar="NAME=VALUE", help="Server: timeout, retries, backoff, top, as --server top=5."),
+    typer.Option(
+        "--server",
+        metavar="NAME=VALUE",
+        help="Server: timeout, deadline, megabytes, retries, backoff, top, as --server top=5.",
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print an upper bound of the requests and tokens.")]
 

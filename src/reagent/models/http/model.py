@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from reagent.case import Case, Ids, TargetScores
-from reagent.errors import EmptyGenerationError, InputError
+from reagent.errors import EmptyGenerationError, InputError, ServerError
 from reagent.explanation import Message, Token
 from reagent.models.base import Meter, Predictions
 from reagent.models.chat import Chat, Tools, check_target, render_chat, uses_tools
@@ -17,7 +17,7 @@ from reagent.models.http.capabilities import TEXT, ServerInfo, detect_completion
 from reagent.models.http.client import Client
 from reagent.models.http.config import ServerAddress, ServerOptions
 from reagent.models.http.endpoints import ChatFormat, Endpoint, make_chat_endpoint, make_completion_endpoint
-from reagent.models.http.responses import parse_with_logprobs
+from reagent.models.http.responses import parse_generated
 from reagent.models.http.scoring import EchoScorer, NextTokenScorer
 from reagent.models.http.tokenizers import LocalCodec, load_tokenizer
 from reagent.models.http.vocabulary import TextVocabulary, TokenVocabulary
@@ -198,7 +198,9 @@ class HttpModel:
             new = 1
         self._check_length(len(ids) + new, f"{new} new tokens")
         body = endpoint.request_format.body(ids, new, 1)
-        (response,) = self.client.request_all(endpoint.request_format.path, [body], parse_with_logprobs)
+        (response,) = self.client.request_all(endpoint.request_format.path, [body], parse_generated)
+        if len(response.positions) > new:
+            raise ServerError(f"the server returned {len(response.positions)} tokens where {new} were requested")
         completion, output = endpoint.vocabulary.parse_continuation(prompt, ids, response, special)
         if not output:
             raise EmptyGenerationError
