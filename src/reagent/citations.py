@@ -148,7 +148,7 @@ class Citations:
     __pydantic_config__: ClassVar = serialization.STRICT
     SCHEMA: ClassVar = "reagent.citations/1"
     OLDER_SCHEMAS: ClassVar = dict[str, frozenset[str]]()
-    ADDED_LATER: ClassVar = frozenset({"control_tokens"})
+    ADDED_LATER: ClassVar = frozenset({"control_tokens", "noise"})
 
     version: str = __version__
     """Version of reagent that made the citations."""
@@ -173,6 +173,8 @@ class Citations:
     replacer: Info | None
     control_tokens: tuple[str, ...] = ()
     """Control tokens that the texts contained and the model read as such."""
+    noise: StandardError | None = None
+    """As in an explanation: how much the responses of a server to the same request differ."""
     seed: int
     cost: CitationCost
 

@@ -19,6 +19,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, overload
 
+from annotated_types import Ge
+
 from reagent import serialization
 from reagent._version import __version__
 from reagent.atomic_io import atomic_write
@@ -57,10 +59,11 @@ __all__ = [
     "STOP_REASONS", "Z_95", "Answer", "Contribution", "Cost", "Explanation", "Group", "Info", "Level", "Message", "Row",
     "Rows", "Screening", "StandardError", "StepUnit", "Sufficiency", "Token", "TokenExplanation", "Trace", "TraceCheck",
     "TraceFlow", "TracePart", "WhatIf", "WholeAnswer", "censoring_warnings", "control_token_warnings", "join_tokens",
-    "load", "model_warnings", "warning_reasons",
+    "load", "model_warnings", "noise_warnings", "warning_reasons",
 ]  # fmt: skip
 
 Z_95 = 1.96  # half the width of a 95 % interval, in standard errors
+NOISY = 0.01  # nats: rounding and batching cause less
 FIELDS_WITH_ROWS = ("scores", "effects", "stderr")
 
 Info = Mapping[str, Any]
@@ -186,6 +189,7 @@ class Explanation:
             "messages",
             "messages.name",
             "control_tokens",
+            "noise",
             "trace",
             "what_if",
             "cost.runs",
@@ -239,6 +243,9 @@ class Explanation:
     """Of a chat. The rest of the prompt belongs to the chat template."""
     control_tokens: tuple[str, ...] = ()
     """Control tokens that the user wrote in the prompt or the target and the model read as such; never removed."""
+    noise: Annotated[float, Ge(0)] | None = None
+    """Standard deviation of the log-probability of an output token between responses to the same request; it is part of
+    the standard errors. Null: the model is not on a server."""
     trace: Trace | None = None
     """The answer traced through the reasoning to the prompt; null if that was not asked."""
     what_if: tuple[WhatIf, ...] = ()
@@ -540,7 +547,24 @@ def warning_reasons(explanation: Explanation, target: int) -> list[str]:
 def model_warnings(explanation: Explanation) -> list[str]:
     """Warnings about what the model read and what a server reported."""
     cost = explanation.cost
-    return control_token_warnings(explanation.control_tokens) + censoring_warnings(cost.censored, cost.unlisted)
+    return [
+        *control_token_warnings(explanation.control_tokens),
+        *noise_warnings(explanation.noise),
+        *censoring_warnings(cost.censored, cost.unlisted),
+    ]
+
+
+def noise_warnings(noise: float | None) -> list[str]:
+    """
+    >>> noise_warnings(None), noise_warnings(1e-4), len(noise_warnings(0.5))
+    ([], [], 1)
+    """
+    if noise is None or noise < NOISY:
+        return []
+    return [
+        f"the server returns other log-probabilities for the same request (± {noise:.2g} nats for a token): the "
+        "standard errors include this, and small effects cannot be told from it"
+    ]
 
 
 def control_token_warnings(names: Sequence[str]) -> list[str]:

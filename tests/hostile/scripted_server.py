@@ -74,7 +74,7 @@ class ScriptedServer:
         tokens = context + new if body.get("echo") and self.echo else new
         before = len(context) + len(new) - len(tokens)
         rows = [next_logprobs((context + new)[: before + i]) for i in range(len(tokens))]
-        own = [logprob_of(row, token) + noise for row, token in zip(rows, tokens, strict=True)]
+        own = [min(0.0, logprob_of(row, token) + noise) for row, token in zip(rows, tokens, strict=True)]
         top = [self._likeliest(row, body["logprobs"], noise) for row in rows]
         own, top = ([None, *own[1:]], [None, *top[1:]]) if before == 0 else (own, top)
         offsets = np.cumsum([0, *map(len, tokens)])[:-1].tolist()
@@ -88,8 +88,10 @@ class ScriptedServer:
         for i, token in enumerate(new):
             row = next_logprobs(context + new[:i])
             listed = self._likeliest(row, body["top_logprobs"], noise)
-            entries = [{"token": text, "logprob": p} for text, p in listed.items()]
-            content.append({"token": token, "logprob": logprob_of(row, token) + noise, "top_logprobs": entries})
+            cut = 0 if i else 1  # an answer begins without a space
+            entries = [{"token": text[cut:], "logprob": p} for text, p in listed.items()]
+            own = min(0.0, logprob_of(row, token) + noise)
+            content.append({"token": token[cut:], "logprob": own, "top_logprobs": entries})
         return {"message": {"content": "".join(new)}, "logprobs": {"content": content}}
 
     def _likeliest(self, row: np.ndarray, count: int, noise: float) -> dict[str, float]:

@@ -24,6 +24,7 @@ KINDS: tuple[dict[str, bool], ...] = (
     {"echo": False},
     {"echo": True, "tokenizes": True},
     {"echo": False, "tokenizes": True},
+    {"echo": False, "chats": True},
 )
 
 
@@ -46,7 +47,8 @@ def assert_holds(server: ScriptedServer, **options: Any) -> None:
     with running(server) as url:
         try:
             model = reagent.load_model(url, **BRISK | options)
-            why = reagent.explain(model, PROMPT, max_new_tokens=2, probes=6)
+            prompt = [{"role": "user", "content": PROMPT}] if server.chats else PROMPT
+            why = reagent.explain(model, prompt, max_new_tokens=2, probes=6)
         except ReagentError as raised:
             assert_one_line(str(raised))
             return
@@ -101,15 +103,20 @@ def mutated_replies(rng: np.random.Generator) -> None:
     assert_holds(spoiling(rng, lambda reply: mutate(reply, own)))
 
 
+def logprobs_in(reply: Any) -> list[dict[str, Any]]:
+    """The log-probabilities in the form of completions."""
+    choices = reply.get("choices", []) if isinstance(reply, dict) else []
+    return [choice["logprobs"] for choice in choices if "tokens" in choice["logprobs"]]
+
+
 def exchanged_numbers(rng: np.random.Generator) -> None:
     """All log-probabilities become the same odd value."""
     poison = POISONS[rng.integers(len(POISONS))]
 
     def spoil(reply: Any) -> Any:
-        for choice in reply.get("choices", []) if isinstance(reply, dict) else []:
-            choice["logprobs"]["token_logprobs"] = [poison for _ in choice["logprobs"]["token_logprobs"]]
-            tops = choice["logprobs"]["top_logprobs"]
-            choice["logprobs"]["top_logprobs"] = [top and dict.fromkeys(top, poison) for top in tops]
+        for logprobs in logprobs_in(reply):
+            logprobs["token_logprobs"] = [poison for _ in logprobs["token_logprobs"]]
+            logprobs["top_logprobs"] = [top and dict.fromkeys(top, poison) for top in logprobs["top_logprobs"]]
         return reply
 
     assert_holds(spoiling(rng, spoil))
@@ -120,10 +127,10 @@ def other_pieces(rng: np.random.Generator) -> None:
     change = ("x", "", "\N{REPLACEMENT CHARACTER}", "upper", "reverse")[rng.integers(5)]
 
     def spoil(reply: Any) -> Any:
-        for choice in reply.get("choices", []) if isinstance(reply, dict) else []:
-            tokens = choice["logprobs"]["tokens"]
+        for logprobs in logprobs_in(reply):
+            tokens = logprobs["tokens"]
             other = {"upper": [token.upper() for token in tokens], "reverse": tokens[::-1]}
-            choice["logprobs"]["tokens"] = other.get(change, [change] * len(tokens))
+            logprobs["tokens"] = other.get(change, [change] * len(tokens))
         return reply
 
     assert_holds(spoiling(rng, spoil))
@@ -191,7 +198,7 @@ def too_many_tokens(rng: np.random.Generator) -> None:
     times = int(rng.integers(2, 200))
 
     def spoil(reply: Any) -> Any:
-        for choice in reply.get("choices", []) if isinstance(reply, dict) else []:
+        for choice in reply.get("choices", []):
             for name, values in choice["logprobs"].items():
                 choice["logprobs"][name] = values * times
         if "tokens" in reply:

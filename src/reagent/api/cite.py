@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from reagent.api.explain import CostMeter
+from reagent.api.noise import Noise, measure_noise
 from reagent.api.prepare import note_control_tokens, read_control_tokens, stream_to
 from reagent.case import Case, Floats
 from reagent.citations import (
@@ -203,6 +204,7 @@ def run(
     proposing, measuring = np.random.default_rng(request.seed).spawn(2)
     report = on_progress or no_progress
     case = case.without_output_removal().with_logprobs(model)
+    noise = measure_noise(model, case)
     grouped, sentence_of = _group(case, layout, offset)
     values, prompt = grouped.values, case.prompt
     screening = None
@@ -226,7 +228,7 @@ def run(
     if _only_counts(model):  # an upper bound: all probes are used
         unused = measuring.random((probes.remaining, len(sentences))) < 0.5
         probes.measure(unused[unused.any(1)])
-    builder = _Builder(request, layout, grouped, values, search, sentences, screening, controls)
+    builder = _Builder(request, layout, grouped, values, search, sentences, screening, controls, noise)
     pruned = _prune(model, request, builder, case)
     return builder.build(model, replacer, prompt, pruned, meter)
 
@@ -318,6 +320,7 @@ class _Builder:
     sentences: Sequence[int]  # of each free unit
     screening: Screening | None
     control_tokens: tuple[str, ...]
+    noise: Noise | None
 
     @property
     def logprob(self) -> float:
@@ -337,7 +340,7 @@ class _Builder:
             sentences=tuple(Sentence(*s, text) for s, text in zip(self.layout.sentences, texts, strict=True)),
             whole=self._part(self.search.whole, self.case.output, self.logprob),
             parts=tuple(
-                self._part(t, [unit], float(value))
+                self._part(t, [unit], float(value), slice(t, t + 1))
                 for t, (unit, value) in enumerate(zip(self.case.output, self.values, strict=True))
             ),
             pruned=pruned,
@@ -346,6 +349,7 @@ class _Builder:
             removal=self.request.removal,
             replacer=None if replacer is None else replacer.info,
             control_tokens=self.control_tokens,
+            noise=None if self.noise is None else self.noise.per_token(self.case),
             seed=self.request.seed,
             cost=CitationCost(
                 forward_passes=after.forward_passes - before.forward_passes,
@@ -355,7 +359,8 @@ class _Builder:
             ),
         )
 
-    def _part(self, target: int, units: Sequence[Token], logprob: float) -> AnswerPart:
+    def _part(self, target: int, units: Sequence[Token], logprob: float, outputs: slice = slice(None)) -> AnswerPart:
+        noise = 0.0 if self.noise is None else self.noise.part_error(self.case, outputs)
         measured = self.search.part(target, logprob)
         text = self.case.completion[units[0].start : units[-1].end]
         skipped = len(self.case.completion) - len(self.case.completion.lstrip())
@@ -366,12 +371,15 @@ class _Builder:
             text=text.strip(),
             logprob=logprob,
             total=measured.total.drop,
-            total_stderr=measured.total.stderr,
+            total_stderr=_with_noise(measured.total.stderr, noise),
             from_documents=measured.from_documents,
-            documents=measured.documents,
-            sentences=(*(self._renumber(source) for source in measured.sentences), *self._discarded()),
+            documents=tuple(_noisy_source(source, noise) for source in measured.documents),
+            sentences=(
+                *(self._renumber(_noisy_source(source, noise)) for source in measured.sentences),
+                *self._discarded(),
+            ),
             redundancies=tuple(
-                Redundancy(tuple(self.sentences[i] for i in r.sentences), r.effect, r.stderr)
+                Redundancy(tuple(self.sentences[i] for i in r.sentences), r.effect, _with_noise(r.stderr, noise))
                 for r in measured.redundancies
             ),
         )
@@ -392,3 +400,12 @@ def _only_counts(model: Model) -> bool:
     from reagent.models.dry_run import DryRunModel
 
     return isinstance(model, DryRunModel)
+
+
+def _with_noise(stderr: float | None, noise: float) -> float | None:
+    return None if stderr is None else float(np.hypot(stderr, noise))
+
+
+def _noisy_source(source: Source, noise: float) -> Source:
+    stderr, alone = _with_noise(source.stderr, noise), _with_noise(source.alone_stderr, noise)
+    return replace(source, stderr=stderr, alone_stderr=alone)

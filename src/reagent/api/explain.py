@@ -10,6 +10,7 @@ from typing import Any, overload
 
 import numpy as np
 
+from reagent.api.noise import Noise, measure_noise
 from reagent.api.prepare import (
     describe_target,
     find_target_span,
@@ -265,6 +266,7 @@ def run(
     proposing, attributing = np.random.default_rng(request.seed).spawn(2)
     case = case.with_logprobs(model)
     meter.unlisted = meter.censored
+    noise = measure_noise(model, case)
     proposals = meter.measure(lambda: replacer.propose(model, case, proposing)) if replacer else no_proposals(case)
     if replacer and not proposals.replaceable[: len(case.input)].any():
         raise InputError("there is nothing to replace: the replacer has no proposal for any token of the prompt")
@@ -277,7 +279,7 @@ def run(
 
     with notebook_bar() if on_progress is None else nullcontext(on_progress) as report:
         shortener = _screen(model, case, request, groups, report or no_progress)
-        builder = _Builder(model, request, replacer, case, span, tuple(groups), meter, shortener, controls)
+        builder = _Builder(model, request, replacer, case, span, tuple(groups), meter, shortener, controls, noise)
         levels = attribute_hierarchically(
             request.method, model, case, proposals, list(groups.values()), attributing, notify, shortener
         )
@@ -316,9 +318,10 @@ class _Builder:
     meter: "CostMeter"
     shortener: Shortener | None
     control_tokens: tuple[str, ...]
+    noise: Noise | None
 
     def build(self, levels: Sequence[LevelResult], counterfactuals: Sequence[WhatIf] = ()) -> Explanation:
-        *coarser, last = (level._replace(attribution=level.attribution.explained_only(level.case)) for level in levels)
+        *coarser, last = map(self._finish, levels)
         return Explanation(
             prompt=self.case.prompt,
             completion=self.case.completion,
@@ -345,9 +348,17 @@ class _Builder:
             screening=None if self.shortener is None else self.shortener.info,
             messages=self.case.messages,
             control_tokens=self.control_tokens,
+            noise=None if self.noise is None else self.noise.per_token(last.case),
             what_if=tuple(counterfactuals),
             cost=self.meter.cost(last.attribution),
         )
+
+    def _finish(self, level: LevelResult) -> LevelResult:
+        """With the noise of a server, and uniform rows for output units that are not explained."""
+        attribution = level.attribution
+        if self.noise is not None:
+            attribution = self.noise.add_to(attribution, level.case)
+        return level._replace(attribution=attribution.explained_only(level.case))
 
 
 class CostMeter:

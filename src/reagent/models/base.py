@@ -126,6 +126,15 @@ class HasControlTokens(Protocol):
 
 
 @runtime_checkable
+class RepeatsRequests(Protocol):
+    """Repeats a request to a server, whose response may differ (used by api/noise.py)."""
+
+    def score_again(self, repetition: int, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
+        """As `Model.score`, from the response to the same request sent anew; `repetition` is its number, from 1."""
+        ...
+
+
+@runtime_checkable
 class HasVocabulary(Protocol):
     """Has a known vocabulary."""
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 from reagent.atomic_io import read_json
 from reagent.errors import FileError, InputError
 from reagent.explanation import Message
-from reagent.models.chat_spans import Chat, locate_messages
+from reagent.models.chat_spans import locate_messages
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+Chat = Sequence[Mapping[str, Any]]
 Tools = Sequence[Mapping[str, Any]]
 OPTIONAL = ("name", "tool_call_id")  # texts that a message may have besides role and content
 

@@ -150,13 +150,13 @@ def _locate(marks: _Marks, number: int, message: Mapping[str, Any], text: str, n
         span = places[0][0], places[-1][1]
         spans.append(span if marks.at_edges else _with_tags(span, message["content"], text))
     for i, call in enumerate(message.get("tool_calls", ())):
-        span = _locate_call(marks, (number, i), text, call["function"])
-        if span is None:
+        call_span = _locate_call(marks, (number, i), text, call["function"])
+        if call_span is None:
             raise InputError(
                 f"the chat template of {name!r} does not write the call of {call['function']['name']!r} in message "
                 f"{number}: give a model whose template knows tool calls, or write the call as `content`"
             )
-        spans.append(span)
+        spans.append(call_span)
     return min(start for start, _ in spans), max(end for _, end in spans)
 
 

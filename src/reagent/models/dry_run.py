@@ -76,6 +76,9 @@ class DryRunModel:
     def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
         return self.score_ragged(list(sequences), np.tile(positions, (len(sequences), 1)), targets)
 
+    def score_again(self, _repetition: int, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
+        return self.score(sequences, positions, targets)
+
     def score_ragged(self, sequences: Sequence[Ids], positions: Ids, targets: Ids) -> TargetScores:
         rows = scored_texts(sequences, positions)
         queries = {query for row in make_queries(rows, positions, targets) for query in row}

@@ -73,6 +73,7 @@ def facts(explanation: Explanation) -> list[tuple[str, str]]:
         ("target", "" if target.get("kind") == "tokens" else _shorten_name(join_values(target, "kind", "text"))),
         ("unit", "" if explanation.unit == "token" else unit_noun(explanation.unit)),
         ("screening", "" if explanation.screening is None else describe_screening(explanation.screening)),
+        ("noise of the server", f"± {explanation.noise:.2g} nats" if explanation.noise else ""),
         ("seed", str(explanation.seed)),
         ("cost", describe_cost(cost)),
     ]

@@ -104,7 +104,7 @@ def test_a_long_run_is_announced(
     monkeypatch.setattr("reagent.cli.dry_run.LONG_RUN", 18)
     code, _, _ = run(*words)
     assert code == 0
-    assert messages[-1].startswith("at most 18 requests with ")
+    assert messages[-1].startswith("at most 23 requests with ")
     messages.clear()
     monkeypatch.setattr("reagent.cli.dry_run.LONG_RUN", 19)
     assert run(*words)[0] == 0

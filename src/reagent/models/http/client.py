@@ -4,8 +4,8 @@ import json
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from queue import SimpleQueue
@@ -49,6 +49,7 @@ class Client:
     def __init__(self, address: ServerAddress, options: ServerOptions, meter: Meter) -> None:
         self.address, self.options, self.meter = address, options, meter
         self.responses = ResponseCache(options.cache)
+        self._repetition = 0  # of all requests; a repetition has a place of its own in the cache
         self._key = address.key()
         self._limiter = _RateLimiter(options.rate)
         self._answered = False  # whether the server has ever responded
@@ -71,7 +72,8 @@ class Client:
         `counted` requests and responses from the cache.
         """
         url, stop = self._url(path), Event()
-        keys = [ResponseCache.request_key(url, body) for body in bodies]
+        repeated = {"repetition": self._repetition} if self._repetition else {}
+        keys = [ResponseCache.request_key(url, {**body, **repeated}) for body in bodies]
 
         def one(key: str, body: Mapping[str, Any]) -> T:
             stored = self.responses.get(key)
@@ -89,6 +91,15 @@ class Client:
         different = dict(zip(keys, bodies, strict=True))
         results = dict(zip(different, self._run_all(one, list(different.items()), stop), strict=True))
         return [results[key] for key in keys]
+
+    @contextmanager
+    def repeating(self, repetition: int) -> Iterator[None]:
+        """In this block, requests are sent again although their responses are stored, once for each number."""
+        self._repetition = repetition
+        try:
+            yield
+        finally:
+            self._repetition = 0
 
     def close(self) -> None:
         """Close all connections; the next request opens new ones."""

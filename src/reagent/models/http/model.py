@@ -225,6 +225,10 @@ class HttpModel:
     def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
         return self.score_ragged(list(sequences), np.tile(positions, (len(sequences), 1)), targets)
 
+    def score_again(self, repetition: int, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
+        with self.client.repeating(repetition):
+            return self.score(sequences, positions, targets)
+
     def score_ragged(self, sequences: Sequence[Ids], positions: Ids, targets: Ids) -> TargetScores:
         return self._endpoint_of(sequences[0]).scorer.score(sequences, positions, targets)
 

@@ -6,7 +6,6 @@ vLLM             "prompt_logprobs": [null, {id: {"logprob", "rank", "decoded_tok
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Real
 from typing import Any, NamedTuple, TypeVar
 
 from reagent.errors import ServerError
@@ -99,6 +98,10 @@ def _as(kind: type[T], value: Any) -> T:
     return value
 
 
+def _as_number(value: Any) -> float:
+    return value if type(value) is float else _as(int, value)
+
+
 def as_count(value: Any, most: int = LARGEST_ID) -> int:
     """A whole number from 0 to `most`."""
     if not 0 <= _as(int, value) <= most:
@@ -157,7 +160,7 @@ def _parse_prompt_position(entries: Mapping[str, Any] | None) -> PositionLogprob
 
 def _check_token(token: Any, logprob: Any, identity: Any = None, raw: Any = None) -> TokenLogprob | None:
     """A token with its checked log-probability; None if it has none."""
-    if logprob is None or _as(Real, logprob) <= UNLIKELY:
+    if logprob is None or _as_number(logprob) <= UNLIKELY:
         return None
     if logprob != logprob or logprob > 0.01:
         shown = "a huge number" if logprob > _LARGEST_SHOWN else logprob
