@@ -14,9 +14,9 @@ SOURCE = Path(reagent.__file__).parent
 # A row imports only rows above it (and itself).
 ROWS = [
     {"_version", "errors"},
+    {"field_types"},
     {"atomic_io", "validation", "plugins"},
     {"segmentation"},
-    {"field_types"},
     {"serialization"},
     {"explanation_parts"},
     {"explanation"},

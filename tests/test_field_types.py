@@ -48,8 +48,8 @@ def test_numbers_of_numpy_become_plain_ones(why: Explanation, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("seed", 1.5, "seed must be an integer, got 1.5"),
-        ("seed", True, "seed must be an integer, got True"),
+        ("seed", 1.5, "seed must be a whole number, got 1.5"),
+        ("seed", True, "seed must be a whole number, got True"),
         ("prompt", b"c a b", "prompt must be text"),
         ("scores", None, "scores must be a sequence, got None"),
         ("attributes", "answer", "attributes must be one of context, prompt, got 'answer'"),

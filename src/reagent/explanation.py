@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, overload
 
@@ -48,6 +49,7 @@ from reagent.explanation_parts import (
 )
 from reagent.field_types import check_fields
 from reagent.serialization import Count, JsonSchema, Without
+from reagent.validation import check_integer
 
 if TYPE_CHECKING:
     import pandas
@@ -368,6 +370,7 @@ class Explanation:
 
         If the explanation has a trace, they are those for its answer, by their traced shares.
         """
+        check_integer("top", "n", n, 0)
         if target is None and self.trace is not None:
             return self.traced()[0].top(n)
         if target is None and "index" not in self.target:
@@ -391,9 +394,11 @@ class Explanation:
         return tuple(ranks.get(i, True) for i in range(len(row.context)))
 
     def _index(self, target: int) -> int:
+        if isinstance(target, bool) or not isinstance(target, Integral):
+            raise InputError(f"`target` must be the number of an output token, got {target!r}")
         if not -len(self.output) <= target < len(self.output):
             raise InputError(f"there is no output token {target}: this explanation has {len(self.output)}")
-        return target % len(self.output)
+        return int(target) % len(self.output)
 
     # --- all output tokens ---
 

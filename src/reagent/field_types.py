@@ -8,10 +8,12 @@ of a method.
 import math
 import re
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from numbers import Integral, Real
+from pathlib import PurePath
 from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from reagent.errors import InputError
@@ -25,6 +27,20 @@ def check_fields(document: Any) -> None:
     """Give each field of a frozen dataclass its declared type, or raise an error."""
     for name, value in _changed_fields(document, "").items():
         object.__setattr__(document, name, value)
+
+
+def find_type_error(kind: type, values: Mapping[str, Any]) -> str | None:
+    """What is wrong with the type of the first wrong one of some fields of a dataclass, as "`stop` must be …"."""
+    try:
+        checks = dict(_field_checks(kind))
+    except (NameError, TypeError):  # of another package, with types that cannot be looked up
+        return None
+    for name, value in values.items():
+        try:
+            checks[name](value, f"`{name}`")
+        except InputError as error:
+            return str(error)
+    return None
 
 
 def _changed_fields(document: Any, place: str) -> dict[str, Any]:
@@ -53,9 +69,15 @@ def _make_check(hint: Any) -> Check:
         return _any_of([_make_check(argument) for argument in arguments])
     if origin is tuple and arguments[-1:] == (...,):
         return _tuple_of(_make_check(arguments[0]), arguments[0])
+    if origin is Sequence:
+        return _tuple_of(_make_check(arguments[0]), arguments[0])
+    if origin is Mapping:
+        return _mapping
     if isinstance(hint, type) and is_dataclass(hint):
         return _part(hint)
-    return _provenance
+    if isinstance(hint, type) and issubclass(hint, PurePath):
+        return _path
+    return _anything
 
 
 def _refuse(place: str, expected: str, value: Any) -> NoReturn:
@@ -67,7 +89,7 @@ def _integer(value: Any, place: str) -> int:
     if type(value) is int:
         return value
     if isinstance(value, bool) or not isinstance(value, Integral):
-        _refuse(place, "an integer", value)
+        _refuse(place, "a whole number", value)
     return int(value)
 
 
@@ -83,7 +105,7 @@ def _flag(value: Any, place: str) -> bool:
     if type(value) is bool:
         return value
     if type(value).__name__ not in ("bool", "bool_"):  # of numpy
-        _refuse(place, "true or false", value)
+        _refuse(place, "True or False", value)
     return bool(value)
 
 
@@ -112,15 +134,23 @@ def _any_of(checks: list[Check]) -> Check:
     def check(value: Any, place: str) -> Any:
         if value is None and _nothing in checks:
             return None
-        for one in checks[:-1]:
-            try:
+        for one in others:
+            with suppress(InputError):
                 return one(value, place)
-            except InputError:
-                continue
-        return checks[-1](value, place)
+        return others[0](value, place)  # raises
 
-    checks = sorted(checks, key=lambda one: one is not _nothing)
+    others = [one for one in checks if one is not _nothing]
     return check
+
+
+def _path(value: Any, place: str) -> PurePath:
+    if not isinstance(value, PurePath):
+        _refuse(place, "a path", value)
+    return value
+
+
+def _anything(value: Any, _place: str) -> Any:
+    return value
 
 
 def _tuple_of(check: Check, hint: Any) -> Check:
@@ -143,6 +173,12 @@ def _part(kind: Any) -> Check:
         return replace(value, **changed) if changed else value
 
     return check
+
+
+def _mapping(value: Any, place: str) -> Any:
+    if not isinstance(value, Mapping):
+        _refuse(place, "a mapping of names to values", value)
+    return _provenance(value, place)
 
 
 def _provenance(value: Any, place: str) -> Any:

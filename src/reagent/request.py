@@ -19,10 +19,12 @@ from reagent.models.base import Model
 from reagent.models.chat import Chat, Tools, check_messages, check_tools
 from reagent.replacers import Replacer, choose_automatic, make_replacer
 from reagent.segmentation import UNITS, Span, check_spans
+from reagent.validation import check_name
 
 SINGLE_UNITS = ("token", *UNITS, "message")
 COARSE_TO_FINE = ("span", *reversed(SINGLE_UNITS))
 CONTROL_TOKENS = ("keep", "text")  # control tokens in the text of a user, or their letters
+MOST_NEW_TOKENS = 10**6
 LARGEST_SEED = 2**63 - 1
 
 
@@ -108,8 +110,8 @@ class ExplainRequest:
         return cls(
             prompt=checked_prompt,
             target=target,
-            max_new_tokens=check_whole("max_new_tokens", max_new_tokens, 1),
-            tools=check_tools(tools or ()),
+            max_new_tokens=check_whole("max_new_tokens", max_new_tokens, 1, MOST_NEW_TOKENS),
+            tools=check_tools(() if tools is None else tools),
             stride=step,
             units=checked_units,
             display_unit="word" if units is None and prompt_spans is None else None,
@@ -190,8 +192,7 @@ def check_flag(name: str, value: Any) -> bool:
 
 
 def check_control_tokens(value: Any) -> str:
-    if value not in CONTROL_TOKENS:
-        raise UnknownNameError("way to read control tokens (`control_tokens`)", value, CONTROL_TOKENS)
+    check_name("way to read control tokens (`control_tokens`)", value, CONTROL_TOKENS)
     return str(value)
 
 

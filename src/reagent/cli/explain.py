@@ -83,6 +83,7 @@ def explain(
         QuestionOptions,
         check_outputs,
         drop_none,
+        join_settings,
         load_model,
         parse_settings,
         replacer_arguments,
@@ -112,7 +113,7 @@ def explain(
     request = ExplainRequest.build(
         method=method,
         preset=preset,
-        options=parse_settings(settings) | named,
+        options=join_settings(parse_settings(settings), named),
         what_if=what_if,
         screen=not no_screen,
         **replacer_arguments(replacer, candidates, masked_lm, weighted),

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from reagent.errors import InputError
-from reagent.validation import check_integer, check_range
+from reagent.validation import check_integer, check_range, check_types
 
 LONGEST = 1e6  # seconds
 KEYS = ("REAGENT_API_KEY", "OPENAI_API_KEY")
@@ -32,6 +32,10 @@ class ServerOptions:
 
     def __post_init__(self) -> None:
         owner = "a server"
+        check_types(owner, self)
+        for name in ("tokenizer", "cache"):
+            if getattr(self, name) == "":
+                raise InputError(f"`{name}` of {owner} is empty: give a name, or leave it out")
         check_integer(owner, "concurrency", self.concurrency, 1, 1000)
         check_integer(owner, "retries", self.retries, 0, 100)
         check_integer(owner, "top", self.top, 1, 100_000)
