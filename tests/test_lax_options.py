@@ -112,11 +112,11 @@ def test_an_option_has_its_declared_type(kind: type, make: Callable[..., Any]) -
                 made = make(**{field.name: value})
             except ReagentError:
                 continue
-            assert find_type_error(kind, {field.name: getattr(made, field.name)}) is None
+            assert find_type_error(kind, {field.name: getattr(made, field.name)}, "it") is None
 
 
 def test_an_instance_is_checked_too() -> None:
-    with pytest.raises(InputError, match="`exhaustive` must be True or False, got 'no'"):
+    with pytest.raises(InputError, match="`exhaustive` of method 'Greedy' must be True or False, got 'no'"):
         reagent.explain(model, "c a b", max_new_tokens=1, method=Greedy(exhaustive="no"))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="whole number"):
         ReagentFast(probes=True)

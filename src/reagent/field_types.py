@@ -29,15 +29,15 @@ def check_fields(document: Any) -> None:
         object.__setattr__(document, name, value)
 
 
-def find_type_error(kind: type, values: Mapping[str, Any]) -> str | None:
-    """What is wrong with the type of the first wrong one of some fields of a dataclass, as "`stop` must be …"."""
+def find_type_error(kind: type, values: Mapping[str, Any], owner: str) -> str | None:
+    """What is wrong with the type of the first wrong one of some fields of a dataclass, in one line."""
     try:
         checks = dict(_field_checks(kind))
     except (NameError, TypeError):  # of another package, with types that cannot be looked up
         return None
     for name, value in values.items():
         try:
-            checks[name](value, f"`{name}`")
+            checks[name](value, f"`{name}` of {owner}")
         except InputError as error:
             return str(error)
     return None

@@ -28,10 +28,10 @@ def with_options(base: T, options: Mapping[str, Any], owner: str) -> T:
     except ReagentError:
         raise
     except Exception as error:  # a check compares a value of a wrong type
-        problem = find_type_error(type(base), plain)
+        problem = find_type_error(type(base), plain, owner)
         if problem is None:
             raise
-        raise InputError(f"{problem}, as an option of {owner}") from error
+        raise InputError(problem) from error
     check_types(owner, made)
     return made
 
@@ -42,9 +42,9 @@ def check_types(owner: str, instance: Any) -> None:
         return
     given = {field.name: getattr(instance, field.name) for field in fields(instance)}
     changed = {field.name: given[field.name] for field in fields(instance) if given[field.name] is not field.default}
-    problem = find_type_error(type(instance), changed)
+    problem = find_type_error(type(instance), changed, owner)
     if problem is not None:
-        raise InputError(f"{problem}, as an option of {owner}")
+        raise InputError(problem)
 
 
 def check_name(kind: str, name: Any, known: Iterable[str]) -> None:
