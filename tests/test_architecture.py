@@ -14,6 +14,7 @@ SOURCE = Path(reagent.__file__).parent
 # A row imports only rows above it (and itself).
 ROWS = [
     {"_version", "errors"},
+    {"field_types"},
     {"atomic_io", "validation", "plugins"},
     {"segmentation"},
     {"serialization"},

@@ -29,6 +29,7 @@ cli/             the command line
 testing/         models with a known truth, and conformance suites
 plugins.py       what other packages register
 errors.py        every error that is raised on purpose
+field_types.py   the types of the fields of results
 validation.py    options of frozen dataclasses
 atomic_io.py     files that are written completely or not at all
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 
-from reagent.errors import UnknownNameError
+from reagent.errors import InputError
 from reagent.explanation import (
     STOP_REASONS,
     Cost,
@@ -27,6 +27,7 @@ from reagent.explanation import (
     join_tokens,
 )
 from reagent.segmentation import UNITS, Span, assign
+from reagent.validation import check_name
 
 Runs = Sequence[Sequence[int]]  # neighbouring units that become one
 Mover = Callable[[int], int]  # from the old position of a unit to its new one
@@ -34,8 +35,9 @@ Mover = Callable[[int], int]  # from the old position of a unit to its new one
 
 def aggregate_units(explanation: Explanation, unit: str, output: bool) -> Explanation:
     """The explanation with the tokens of its prompt, and with `output` those of its answer, in larger units."""
-    if unit not in UNITS:
-        raise UnknownNameError("unit", unit, UNITS)
+    check_name("unit", unit, UNITS)
+    if not isinstance(output, bool):
+        raise InputError(f"`output` must be True or False, got {output!r}")
     why = replace(_aggregate_prompt(explanation, unit), display_unit=unit)
     if not output:
         return why

@@ -22,6 +22,7 @@ from reagent.documents import Document
 from reagent.errors import InputError
 from reagent.explanation import Info, StandardError
 from reagent.explanation_parts import Score
+from reagent.field_types import check_fields
 from reagent.serialization import Count, JsonSchema
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class Citations:
     __pydantic_config__: ClassVar = serialization.STRICT
     SCHEMA: ClassVar = "reagent.citations/1"
     OLDER_SCHEMAS: ClassVar = dict[str, frozenset[str]]()
-    ADDED_LATER: ClassVar = frozenset[str]()
+    ADDED_LATER: ClassVar = frozenset({"control_tokens", "noise"})
 
     version: str = __version__
     """Version of reagent that made the citations."""
@@ -170,11 +171,16 @@ class Citations:
     removal: str
     """How sources are removed: delete, mask or replace."""
     replacer: Info | None
+    control_tokens: tuple[str, ...] = ()
+    """Control tokens that the texts contained and the model read as such."""
+    noise: StandardError | None = None
+    """As in an explanation: how much the responses of a server to the same request differ."""
     seed: int
     cost: CitationCost
 
     def __post_init__(self) -> None:
         """Indices must refer to existing documents and sentences, which matters for files of others."""
+        check_fields(self)
         if not (self.documents and self.sentences and self.parts):
             raise InputError("citations need at least one document, one sentence and one part of the answer")
         if any(not 0 <= part.start <= part.end <= len(self.answer) for part in (self.whole, *self.parts)):

@@ -20,6 +20,7 @@ from reagent._version import __version__
 from reagent.atomic_io import atomic_write
 from reagent.errors import InputError
 from reagent.explanation import Z_95, Info, StandardError
+from reagent.field_types import check_fields
 from reagent.serialization import Count, JsonSchema
 
 # Flags of a result, and what they mean for its reader.
@@ -147,6 +148,9 @@ class Evaluation:
     cost: Annotated[Info, JsonSchema(required=["forward_passes", "tokens", "seconds"])]
     """Shared by explanations that were evaluated together."""
     warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def result(self, metric: str, measure: str | None = None) -> Result:
         """The result of a metric; without a measure, the first one."""

@@ -16,8 +16,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import pairwise
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, overload
+
+from annotated_types import Ge
 
 from reagent import serialization
 from reagent._version import __version__
@@ -44,7 +47,9 @@ from reagent.explanation_parts import (
     WhatIf,
     WholeAnswer,
 )
+from reagent.field_types import check_fields
 from reagent.serialization import Count, JsonSchema, Without
+from reagent.validation import check_integer
 
 if TYPE_CHECKING:
     import pandas
@@ -55,10 +60,12 @@ if TYPE_CHECKING:
 __all__ = [
     "STOP_REASONS", "Z_95", "Answer", "Contribution", "Cost", "Explanation", "Group", "Info", "Level", "Message", "Row",
     "Rows", "Screening", "StandardError", "StepUnit", "Sufficiency", "Token", "TokenExplanation", "Trace", "TraceCheck",
-    "TraceFlow", "TracePart", "WhatIf", "WholeAnswer", "censoring_warnings", "join_tokens", "load", "warning_reasons",
+    "TraceFlow", "TracePart", "WhatIf", "WholeAnswer", "censoring_warnings", "control_token_warnings", "join_tokens",
+    "load", "model_warnings", "noise_warnings", "warning_reasons",
 ]  # fmt: skip
 
 Z_95 = 1.96  # half the width of a 95 % interval, in standard errors
+NOISY = 0.01  # nats: rounding and batching cause less
 FIELDS_WITH_ROWS = ("scores", "effects", "stderr")
 
 Info = Mapping[str, Any]
@@ -185,6 +192,8 @@ class Explanation:
             "screening",
             "messages",
             "messages.name",
+            "control_tokens",
+            "noise",
             "trace",
             "what_if",
             "cost.runs",
@@ -236,6 +245,11 @@ class Explanation:
     """What was set aside of a long prompt; null if every unit was measured."""
     messages: tuple[Message, ...] = ()
     """Of a chat. The rest of the prompt belongs to the chat template."""
+    control_tokens: tuple[str, ...] = ()
+    """Control tokens that the user wrote in the prompt or the target and the model read as such; never removed."""
+    noise: Annotated[float, Ge(0)] | None = None
+    """Standard deviation of the log-probability of an output token between responses to the same request; it is part of
+    the standard errors. Null: the model is not on a server."""
     trace: Trace | None = None
     """The answer traced through the reasoning to the prompt; null if that was not asked."""
     what_if: tuple[WhatIf, ...] = ()
@@ -243,6 +257,7 @@ class Explanation:
     cost: Cost
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in FIELDS_WITH_ROWS:
             _check_rows(name, getattr(self, name), len(self.input), len(self.output))
         _check_rows("shapley_values", self.shapley_values, len(self.input), len(self.output))
@@ -357,6 +372,7 @@ class Explanation:
 
         If the explanation has a trace, they are those for its answer, by their traced shares.
         """
+        check_integer("top", "n", n, 0)
         if target is None and self.trace is not None:
             return self.traced()[0].top(n)
         if target is None and "index" not in self.target:
@@ -380,9 +396,11 @@ class Explanation:
         return tuple(ranks.get(i, True) for i in range(len(row.context)))
 
     def _index(self, target: int) -> int:
+        if isinstance(target, bool) or not isinstance(target, Integral):
+            raise InputError(f"`target` must be the number of an output token, got {target!r}")
         if not -len(self.output) <= target < len(self.output):
             raise InputError(f"there is no output token {target}: this explanation has {len(self.output)}")
-        return target % len(self.output)
+        return int(target) % len(self.output)
 
     # --- all output tokens ---
 
@@ -394,7 +412,7 @@ class Explanation:
             for t, token in enumerate(self.output)
             for reason in warning_reasons(self, t)
         )
-        return (*rows, *censoring_warnings(self.cost.censored, self.cost.unlisted))
+        return (*rows, *model_warnings(self))
 
     def to_numpy(self, name: str = "scores") -> "NDArray[float64]":
         """`scores`, `effects`, `stderr` or `shapley_values` as an array [outputs, inputs + outputs].
@@ -531,6 +549,44 @@ def warning_reasons(explanation: Explanation, target: int) -> list[str]:
     test = None if tests is None else tests[target]
     failed = ["insufficient"] if test is not None and not test.passed and stopped != "insufficient" else []
     return failed + ([stopped] if STOP_REASONS.get(stopped) else [])
+
+
+def model_warnings(explanation: Explanation) -> list[str]:
+    """Warnings about what the model read and what a server reported."""
+    cost = explanation.cost
+    return [
+        *control_token_warnings(explanation.control_tokens),
+        *noise_warnings(explanation.noise),
+        *censoring_warnings(cost.censored, cost.unlisted),
+    ]
+
+
+def noise_warnings(noise: float | None) -> list[str]:
+    """
+    >>> noise_warnings(None), noise_warnings(1e-4), len(noise_warnings(0.5))
+    ([], [], 1)
+    """
+    if noise is None or noise < NOISY:
+        return []
+    return [
+        f"the server returns other log-probabilities for the same request (± {noise:.2g} nats for a token): the "
+        "standard errors include this, and small effects cannot be told from it"
+    ]
+
+
+def control_token_warnings(names: Sequence[str]) -> list[str]:
+    """
+    >>> control_token_warnings([]), len(control_token_warnings(["<|im_end|>"]))
+    ([], 1)
+    """
+    if not names:
+        return []
+    listed = " ".join(names[:8]) + (" …" if len(names) > 8 else "")
+    kind = "a control token" if len(names) == 1 else "control tokens"
+    return [
+        f"the text contains {listed}, which the model reads as {kind} and not as text; with control_tokens='text' "
+        "(--control-tokens text) it reads the letters"
+    ]
 
 
 def censoring_warnings(censored: int, unlisted: int = 0) -> list[str]:

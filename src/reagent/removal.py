@@ -16,10 +16,10 @@ from typing import Protocol
 import numpy as np
 
 from reagent.case import Case, Floats, Ids, Mask, OutputScores, TargetScores
-from reagent.errors import UnknownNameError
 from reagent.models.base import Model, require_attention_mask
 from reagent.models.ragged import score_ragged
 from reagent.replacers.base import Proposals
+from reagent.validation import check_name
 
 REMOVALS = ("delete", "mask", "replace")
 
@@ -59,8 +59,7 @@ def make_remover(removal: str, model: Model, case: Case, proposals: Proposals) -
 
 def check_removal(name: str) -> None:
     """Raise an error for a name that is not in `REMOVALS`."""
-    if name not in REMOVALS:
-        raise UnknownNameError("removal", name, REMOVALS)
+    check_name("removal", name, REMOVALS)
 
 
 def require_removal(model: Model, removal: str, wanted_by: str) -> None:

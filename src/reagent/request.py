@@ -19,9 +19,12 @@ from reagent.models.base import Model
 from reagent.models.chat import Chat, Tools, check_messages, check_tools
 from reagent.replacers import Replacer, choose_automatic, make_replacer
 from reagent.segmentation import UNITS, Span, check_spans
+from reagent.validation import check_name
 
 SINGLE_UNITS = ("token", *UNITS, "message")
 COARSE_TO_FINE = ("span", *reversed(SINGLE_UNITS))
+CONTROL_TOKENS = ("keep", "text")  # control tokens in the text of a user, or their letters
+MOST_NEW_TOKENS = 10**6
 LARGEST_SEED = 2**63 - 1
 
 
@@ -57,6 +60,7 @@ class ExplainRequest:
     method_info: Mapping[str, Any]
     replacer: Replacer | AutomaticReplacer | None  # None: the method replaces nothing
     seed: int
+    control_tokens: str = "keep"  # or "text": how control tokens in the prompt and the target are read
 
     @classmethod
     def build(
@@ -81,6 +85,7 @@ class ExplainRequest:
         replacer: str | Replacer = "auto",
         replacer_options: Mapping[str, Any] | None = None,
         seed: int | None = 0,
+        control_tokens: str = "keep",
     ) -> "ExplainRequest":
         """Check every argument of `reagent.explain`; `options` are those of the method."""
         checked_prompt = check_prompt(prompt)
@@ -105,8 +110,8 @@ class ExplainRequest:
         return cls(
             prompt=checked_prompt,
             target=target,
-            max_new_tokens=check_whole("max_new_tokens", max_new_tokens, 1),
-            tools=check_tools(tools or ()),
+            max_new_tokens=check_whole("max_new_tokens", max_new_tokens, 1, MOST_NEW_TOKENS),
+            tools=check_tools(() if tools is None else tools),
             stride=step,
             units=checked_units,
             display_unit="word" if units is None and prompt_spans is None else None,
@@ -123,6 +128,7 @@ class ExplainRequest:
             method_info=info,
             replacer=choose_replacer(configured, info, replacer, check_mapping(replacer_options), what_if),
             seed=secrets.randbits(32) if seed is None else check_whole("seed", seed, 0, LARGEST_SEED),
+            control_tokens=check_control_tokens(control_tokens),
         )
 
     def check_model(self, model: Model) -> None:
@@ -183,6 +189,11 @@ def check_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"`{name}` must be True or False, got {value!r}")
     return bool(value)
+
+
+def check_control_tokens(value: Any) -> str:
+    check_name("way to read control tokens (`control_tokens`)", value, CONTROL_TOKENS)
+    return str(value)
 
 
 def check_mapping(options: Any) -> Mapping[str, Any]:

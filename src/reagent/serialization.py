@@ -16,6 +16,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar, get_type_hints
 
@@ -23,7 +24,7 @@ from annotated_types import Ge
 
 from reagent._version import __version__
 from reagent.atomic_io import read_json
-from reagent.errors import FileError
+from reagent.errors import FileError, InputError
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -150,6 +151,8 @@ def _find_missing(written: Any, given: Any, path: Steps = ()) -> Iterator[Steps]
 
 def load(kind: type[D], path: str | Path) -> D:
     """Read a document from a JSON file."""
+    if not isinstance(path, str | PathLike):
+        raise InputError(f"give the path of a file, got a {type(path).__name__}")
     data = read_json(path, f"a file written by {_noun(kind.SCHEMA).capitalize()}.save")
     try:
         return from_dict(kind, data)

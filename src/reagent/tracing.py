@@ -46,7 +46,7 @@ def traced_explanation(
     if why.trace is not None and answer_span is None and step_unit in (None, why.trace.step_unit):
         trace = why.trace
     else:
-        trace = trace_answer(why, find_answer(why, answer_span), step_unit or "sentence")
+        trace = trace_answer(why, find_answer(why, answer_span), "sentence" if step_unit is None else step_unit)
     if why.attributes == "prompt":
         return why  # it is traced already
     answer = _units_inside(why.output, (trace.answer.start, trace.answer.end))
@@ -86,6 +86,8 @@ def find_answer_span(completion: str, text: str) -> Span:
     >>> find_answer_span("It is 4. So: 4", "4")
     (13, 14)
     """
+    if not isinstance(text, str):
+        raise InputError(f"`answer_span` must be a text, got {text!r}")
     start = completion.rfind(text) if text.strip() else -1
     if start < 0:
         raise InputError(f"`answer_span` {text!r} is not in the output {completion!r}: give a phrase of it")

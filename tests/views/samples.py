@@ -23,7 +23,7 @@ PROMPT = (
     "My aunt moved to Japan to teach music. (Her old piano is still standing in our garage). "
     "She rents a small flat in the capital,"
 )
-HOSTILE = '</script><script>alert(1)</script><!-- [red]\x1b[31mR\x1b[0m[/red] & "$x_{" \u2028\u202e\ud83d'
+HOSTILE = '</script><script>alert(1)</script><!-- [red]\x1b[31mR\x1b[0m[/red] & "$x_{" \u2028\u202e\ud83d.'
 
 
 def tokens(text: str) -> list[Token]:

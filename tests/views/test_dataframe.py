@@ -3,7 +3,7 @@ import sys
 import pytest
 
 from reagent.errors import InputError
-from views.samples import HOSTILE, every_kind, hostile, make
+from views.samples import every_kind, hostile, make
 
 
 def test_a_table_has_a_row_for_each_number() -> None:
@@ -39,7 +39,7 @@ def test_every_explanation_has_a_table(name: str) -> None:
 
 
 def test_text_stays_as_it_is() -> None:
-    assert HOSTILE in "".join(hostile().to_frame().query("target == 0").text)
+    assert hostile().prompt in "".join(hostile().to_frame().query("target == 0").text)
 
 
 def test_without_pandas_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import pytest
 import regex
 
 from reagent.explanation import Message, Token
+from reagent.views.shading import split_margins
 from reagent.views.text import (
     Kind,
     Piece,
@@ -246,3 +247,8 @@ def test_a_shortened_text_keeps_its_beginning_and_its_end(text: str, length: int
 
 def test_a_short_text_stays() -> None:
     assert shorten("Tokyo", 5) == "Tokyo"
+
+
+def test_margins_of_a_text_that_begins_with_a_combining_mark() -> None:
+    assert split_margins("\u0301a ") == ("", "\u0301a", " ")
+    assert split_margins("  \u0301a") == (" ", " \u0301a", "")

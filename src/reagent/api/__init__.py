@@ -6,5 +6,6 @@ check_traced.py  check a trace by new reasoning from a changed prompt
 compare.py    explain a prompt by several methods
 evaluate.py   measure how faithful an explanation is
 estimate.py   count the cost of a request without a single pass
+noise.py      how much the responses of a server vary
 prepare.py    from a request and a model's tokens to the case that a method explains
 """

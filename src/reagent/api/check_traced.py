@@ -38,6 +38,8 @@ def check_traced(model: Any, why: Explanation, count: int = 3) -> Explanation:
     >>> check_traced(two_hops(), why, count=1).trace.checks[0].produced
     False
     """
+    if not isinstance(why, Explanation):
+        raise InputError(f"check_traced needs an Explanation, got a {type(why).__name__}")
     trace = why.trace
     if trace is None:
         raise InputError(

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from reagent.api.explain import CostMeter
-from reagent.api.prepare import stream_to
+from reagent.api.noise import Noise, measure_noise
+from reagent.api.prepare import note_control_tokens, read_control_tokens, stream_to
 from reagent.case import Case, Floats
 from reagent.citations import (
     AnswerPart,
@@ -41,7 +42,7 @@ from reagent.models.load import load_model
 from reagent.removal import check_removal, make_remover, require_removal
 from reagent.replacers import Replacer, choose_automatic, make_replacer
 from reagent.replacers.base import no_proposals
-from reagent.request import LARGEST_SEED, check_texts, check_whole
+from reagent.request import LARGEST_SEED, MOST_NEW_TOKENS, check_control_tokens, check_texts, check_whole
 from reagent.segmentation import assign, split_sentences
 
 MAX_NEW_TOKENS = 64
@@ -63,6 +64,7 @@ class CiteRequest:
     replacer: str | Replacer | None
     probes: int | None
     seed: int
+    control_tokens: str = "keep"
 
     @classmethod
     def build(
@@ -78,6 +80,7 @@ class CiteRequest:
         replacer: str | Replacer = "auto",
         probes: int | None = None,
         seed: int = 0,
+        control_tokens: str = "keep",
     ) -> "CiteRequest":
         """Check every argument of `reagent.cite`."""
         if question is None or (isinstance(question, str) and not question.strip()):
@@ -101,11 +104,12 @@ class CiteRequest:
             answer=None if answer is None else answer.strip(),
             template=template,
             document_template=document_template,
-            max_new_tokens=check_whole("max_new_tokens", max_new_tokens, 1),
+            max_new_tokens=check_whole("max_new_tokens", max_new_tokens, 1, MOST_NEW_TOKENS),
             removal=chosen,
             replacer=replacer if chosen == "replace" else None,
             probes=None if probes is None else check_whole("probes", probes, least),
             seed=check_whole("seed", seed, 0, LARGEST_SEED),
+            control_tokens=check_control_tokens(control_tokens),
         )
 
     def layout(self, documents: Sequence[Document] | None = None) -> Layout:
@@ -127,6 +131,7 @@ def cite(
     replacer: str | Replacer = "auto",
     probes: int | None = None,
     seed: int = 0,
+    control_tokens: str = "keep",
     on_progress: ProgressCallback | None = None,
     on_answer: Callable[[str], None] | None = None,
 ) -> Citations:
@@ -147,6 +152,7 @@ def cite(
         probes: at most this number of probes. By default, every sentence is removed alone and kept alone; of many
             sentences, those that can matter (see `methods/screening.py`).
         seed: for all random draws.
+        control_tokens: as in `explain`.
         on_progress: called with a `Progress`.
         on_answer: called with the answer before its sources are measured.
 
@@ -169,6 +175,7 @@ def cite(
         replacer=replacer,
         probes=probes,
         seed=seed,
+        control_tokens=control_tokens,
     )
     return run(load_model(model), request, on_progress, on_answer)
 
@@ -181,6 +188,7 @@ def run(
 ) -> Citations:
     """Answer a checked request."""
     require_removal(model, request.removal, "cite")
+    model = read_control_tokens(model, request.control_tokens)
     layout = request.layout()
     given = None if request.answer is None else f" {request.answer}"
     try:
@@ -189,12 +197,14 @@ def run(
         raise InputError(
             "the model gives no answer to this question: give one as `answer`, or another `template`"
         ) from None
+    controls = note_control_tokens(model, case, given)
     if on_answer is not None:
         on_answer(case.completion.strip())
     meter = CostMeter(model)
     proposing, measuring = np.random.default_rng(request.seed).spawn(2)
     report = on_progress or no_progress
     case = case.without_output_removal().with_logprobs(model)
+    noise = measure_noise(model, case)
     grouped, sentence_of = _group(case, layout, offset)
     values, prompt = grouped.values, case.prompt
     screening = None
@@ -218,7 +228,7 @@ def run(
     if _only_counts(model):  # an upper bound: all probes are used
         unused = measuring.random((probes.remaining, len(sentences))) < 0.5
         probes.measure(unused[unused.any(1)])
-    builder = _Builder(request, layout, grouped, values, search, sentences, screening)
+    builder = _Builder(request, layout, grouped, values, search, sentences, screening, controls, noise)
     pruned = _prune(model, request, builder, case)
     return builder.build(model, replacer, prompt, pruned, meter)
 
@@ -309,6 +319,8 @@ class _Builder:
     search: SourceSearch
     sentences: Sequence[int]  # of each free unit
     screening: Screening | None
+    control_tokens: tuple[str, ...]
+    noise: Noise | None
 
     @property
     def logprob(self) -> float:
@@ -328,7 +340,7 @@ class _Builder:
             sentences=tuple(Sentence(*s, text) for s, text in zip(self.layout.sentences, texts, strict=True)),
             whole=self._part(self.search.whole, self.case.output, self.logprob),
             parts=tuple(
-                self._part(t, [unit], float(value))
+                self._part(t, [unit], float(value), slice(t, t + 1))
                 for t, (unit, value) in enumerate(zip(self.case.output, self.values, strict=True))
             ),
             pruned=pruned,
@@ -336,6 +348,8 @@ class _Builder:
             model=model.info,
             removal=self.request.removal,
             replacer=None if replacer is None else replacer.info,
+            control_tokens=self.control_tokens,
+            noise=None if self.noise is None else self.noise.per_token(self.case),
             seed=self.request.seed,
             cost=CitationCost(
                 forward_passes=after.forward_passes - before.forward_passes,
@@ -345,7 +359,8 @@ class _Builder:
             ),
         )
 
-    def _part(self, target: int, units: Sequence[Token], logprob: float) -> AnswerPart:
+    def _part(self, target: int, units: Sequence[Token], logprob: float, outputs: slice = slice(None)) -> AnswerPart:
+        noise = 0.0 if self.noise is None else self.noise.part_error(self.case, outputs)
         measured = self.search.part(target, logprob)
         text = self.case.completion[units[0].start : units[-1].end]
         skipped = len(self.case.completion) - len(self.case.completion.lstrip())
@@ -356,12 +371,15 @@ class _Builder:
             text=text.strip(),
             logprob=logprob,
             total=measured.total.drop,
-            total_stderr=measured.total.stderr,
+            total_stderr=_with_noise(measured.total.stderr, noise),
             from_documents=measured.from_documents,
-            documents=measured.documents,
-            sentences=(*(self._renumber(source) for source in measured.sentences), *self._discarded()),
+            documents=tuple(_noisy_source(source, noise) for source in measured.documents),
+            sentences=(
+                *(self._renumber(_noisy_source(source, noise)) for source in measured.sentences),
+                *self._discarded(),
+            ),
             redundancies=tuple(
-                Redundancy(tuple(self.sentences[i] for i in r.sentences), r.effect, r.stderr)
+                Redundancy(tuple(self.sentences[i] for i in r.sentences), r.effect, _with_noise(r.stderr, noise))
                 for r in measured.redundancies
             ),
         )
@@ -382,3 +400,12 @@ def _only_counts(model: Model) -> bool:
     from reagent.models.dry_run import DryRunModel
 
     return isinstance(model, DryRunModel)
+
+
+def _with_noise(stderr: float | None, noise: float) -> float | None:
+    return None if stderr is None else float(np.hypot(stderr, noise))
+
+
+def _noisy_source(source: Source, noise: float) -> Source:
+    stderr, alone = _with_noise(source.stderr, noise), _with_noise(source.alone_stderr, noise)
+    return replace(source, stderr=stderr, alone_stderr=alone)

@@ -12,7 +12,7 @@ from reagent.methods.registry import is_method, uses_replacer
 from reagent.models.base import Model
 from reagent.models.load import load_model
 from reagent.replacers import Replacer
-from reagent.request import ExplainRequest, configure_method, is_published
+from reagent.request import ExplainRequest, check_mapping, configure_method, is_published
 from reagent.segmentation import Span
 
 NamedProgress = Callable[[str, Progress], None]  # the name of the method, and its progress
@@ -35,6 +35,7 @@ def compare(
     replacer: str | Replacer = "auto",
     replacer_options: Mapping[str, Any] | None = None,
     seed: int | None = 0,
+    control_tokens: str = "keep",
     on_progress: NamedProgress | None = None,
 ) -> Comparison:
     """Explain `prompt` by each of `methods`: ids, ids with a preset as `id:preset`, or instances.
@@ -62,6 +63,7 @@ def compare(
         contrast=contrast,
         attribute_target=attribute_target,
         seed=seed,
+        control_tokens=control_tokens,
     )
     return run_all(load_model(model), requests, on_progress)
 
@@ -97,6 +99,7 @@ def build_requests(
         question["seed"] = secrets.randbits(32)  # one seed for all methods
     if question.get("attribute_target") is None and any(is_published(_split(method)[2]) for method in methods):
         question["attribute_target"] = True  # one question for all methods, as the published algorithm asks it
+    check_mapping(replacer_options)
     unused = dict(options or {})
     requests: dict[str, ExplainRequest] = {}
     for method in methods:

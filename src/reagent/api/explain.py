@@ -10,7 +10,16 @@ from typing import Any, overload
 
 import numpy as np
 
-from reagent.api.prepare import describe_target, find_target_span, group_tokens, read_case, stream_to
+from reagent.api.noise import Noise, measure_noise
+from reagent.api.prepare import (
+    describe_target,
+    find_target_span,
+    group_tokens,
+    note_control_tokens,
+    read_case,
+    read_control_tokens,
+    stream_to,
+)
 from reagent.case import Case, Floats
 from reagent.errors import InputError
 from reagent.explanation import Cost, Explanation, Level, Rows, WhatIf, WholeAnswer
@@ -53,6 +62,7 @@ def explain(
     replacer: str | Replacer = "auto",
     replacer_options: Mapping[str, Any] | None = None,
     seed: int | None = 0,
+    control_tokens: str = "keep",
     on_progress: ProgressCallback | None = None,
     on_answer: Callable[[str], None] | None = None,
     **options: Any,
@@ -79,6 +89,7 @@ def explain(
     replacer: str | Replacer = "auto",
     replacer_options: Mapping[str, Any] | None = None,
     seed: int | None = 0,
+    control_tokens: str = "keep",
     on_progress: ProgressCallback | None = None,
     on_answer: Callable[[str], None] | None = None,
     **options: Any,
@@ -104,6 +115,7 @@ def explain(
     replacer: str | Replacer = "auto",
     replacer_options: Mapping[str, Any] | None = None,
     seed: int | None = 0,
+    control_tokens: str = "keep",
     on_progress: ProgressCallback | None = None,
     on_answer: Callable[[str], None] | None = None,
     **options: Any,
@@ -138,6 +150,8 @@ def explain(
         replacer: an id of `reagent replacers`, or an instance. The preset `fast` deletes, unless one is named.
         replacer_options: options of the replacer, when it is given by its id.
         seed: for all random draws; None draws a seed and records it.
+        control_tokens: how control tokens in your text, such as `<|im_end|>`, are read. "keep": as control tokens, with
+            a warning; they are never removed. "text": as the letters they are written with.
         on_progress: called with a `Progress`; without it, a notebook shows a progress bar.
         on_answer: called with the output before it is explained, token by token where the model can stream.
         options: options of the method, such as `probes` or `max_steps`.
@@ -174,6 +188,7 @@ def explain(
             replacer=replacer,
             replacer_options=replacer_options,
             seed=seed,
+            control_tokens=control_tokens,
         )
 
     if prompts is None:
@@ -235,7 +250,9 @@ def run(
     """Answer a checked request."""
     request.check_model(model)
     replacer = request.replacer_for(model)
+    model = read_control_tokens(model, request.control_tokens)
     case = read_case(stream_to(model, on_answer), request)
+    controls = note_control_tokens(model, case, request.target)
     if on_answer is not None:
         on_answer(case.completion)
     case = replace(case, stride=request.stride)
@@ -249,6 +266,7 @@ def run(
     proposing, attributing = np.random.default_rng(request.seed).spawn(2)
     case = case.with_logprobs(model)
     meter.unlisted = meter.censored
+    noise = measure_noise(model, case)
     proposals = meter.measure(lambda: replacer.propose(model, case, proposing)) if replacer else no_proposals(case)
     if replacer and not proposals.replaceable[: len(case.input)].any():
         raise InputError("there is nothing to replace: the replacer has no proposal for any token of the prompt")
@@ -261,7 +279,7 @@ def run(
 
     with notebook_bar() if on_progress is None else nullcontext(on_progress) as report:
         shortener = _screen(model, case, request, groups, report or no_progress)
-        builder = _Builder(model, request, replacer, case, span, tuple(groups), meter, shortener)
+        builder = _Builder(model, request, replacer, case, span, tuple(groups), meter, shortener, controls, noise)
         levels = attribute_hierarchically(
             request.method, model, case, proposals, list(groups.values()), attributing, notify, shortener
         )
@@ -299,9 +317,11 @@ class _Builder:
     units: tuple[str, ...]  # from coarse to fine
     meter: "CostMeter"
     shortener: Shortener | None
+    control_tokens: tuple[str, ...]
+    noise: Noise | None
 
     def build(self, levels: Sequence[LevelResult], counterfactuals: Sequence[WhatIf] = ()) -> Explanation:
-        *coarser, last = (level._replace(attribution=level.attribution.explained_only(level.case)) for level in levels)
+        *coarser, last = map(self._finish, levels)
         return Explanation(
             prompt=self.case.prompt,
             completion=self.case.completion,
@@ -327,9 +347,18 @@ class _Builder:
             ),
             screening=None if self.shortener is None else self.shortener.info,
             messages=self.case.messages,
+            control_tokens=self.control_tokens,
+            noise=None if self.noise is None else self.noise.per_token(last.case),
             what_if=tuple(counterfactuals),
             cost=self.meter.cost(last.attribution),
         )
+
+    def _finish(self, level: LevelResult) -> LevelResult:
+        """With the noise of a server, and uniform rows for output units that are not explained."""
+        attribution = level.attribution
+        if self.noise is not None:
+            attribution = self.noise.add_to(attribution, level.case)
+        return level._replace(attribution=attribution.explained_only(level.case))
 
 
 class CostMeter:

@@ -1,15 +1,19 @@
 """From a request and a model's tokens to the case that a method explains."""
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from reagent.case import Case
 from reagent.errors import EmptyGenerationError, InputError
+from reagent.explanation import control_token_warnings
 from reagent.methods.base import Method
 from reagent.methods.hierarchical import Groups, SupportsHierarchy
-from reagent.models.base import HasChatTemplate, Model, Streams, require
+from reagent.models.base import HasChatTemplate, HasControlTokens, Model, Streams, require
 from reagent.request import ExplainRequest
 from reagent.segmentation import UNITS, Span, assign, check_spans
+
+logger = logging.getLogger(__name__)
 
 LONG_PROMPT = 400  # tokens from which a prompt is explained coarse to fine
 _CHAT_HINT = "; if it is a chat model, give the prompt as a message (--chat; in Python a list of messages)"
@@ -61,6 +65,28 @@ def _read(model: Model, request: ExplainRequest, target: str | None) -> Case:
 def stream_to(model: Model, on_answer: Callable[[str], None] | None) -> Model:
     """The same model; where it can, it passes its answer to `on_answer` while it generates."""
     return model if on_answer is None or not isinstance(model, Streams) else model.with_stream(on_answer)
+
+
+def read_control_tokens(model: Model, how: str) -> Model:
+    """The same model, which reads control tokens in texts as asked: see `explain`."""
+    if how == "keep":
+        return model
+    require(model, HasControlTokens, "control_tokens='text'")
+    assert isinstance(model, HasControlTokens)
+    return model.without_control_tokens()
+
+
+def note_control_tokens(model: Model, case: Case, target: str | None) -> tuple[str, ...]:
+    """The control tokens in the text of the user, each once; they are logged as a warning."""
+    if not isinstance(model, HasControlTokens):
+        return ()
+    found = [case.input[i] for i in model.find_control_tokens(case.input, case.messages)]
+    if target is not None:
+        found += [case.output[i] for i in model.find_control_tokens(case.output)]
+    names = tuple(dict.fromkeys(token.text.strip() for token in found))
+    for warning in control_token_warnings(names):
+        logger.warning("%s", warning)
+    return names
 
 
 def find_target_span(case: Case, text: str) -> Span:

@@ -12,6 +12,7 @@ arguments.py  options of the commands that explain
 parsing.py    from options to the arguments of a request
 dry_run.py    the cost of an explanation before it runs
 notes.py      notes on standard error after a run
+outputs.py    files and views of a result
 progress.py   progress bars on standard error
 """
 

@@ -49,7 +49,11 @@ Recover = Annotated[
 ]
 ServerSettings = Annotated[
     list[str] | None,
-    typer.Option("--server", metavar="NAME=VALUE", help="Server: timeout, retries, backoff, top, as --server top=5."),
+    typer.Option(
+        "--server",
+        metavar="NAME=VALUE",
+        help="Server: timeout, deadline, megabytes, retries, backoff, top, as --server top=5.",
+    ),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print an upper bound of the requests and tokens.")]
 
@@ -129,6 +133,15 @@ Messages = Annotated[
         metavar="F.json",
         help='Chat: earlier messages, [{"role": …, "content": …}, …], or all of it; with tools, {"messages": […], '
         '"tools": […]}.',
+    ),
+]
+
+ControlTokens = Annotated[
+    str,
+    typer.Option(
+        "--control-tokens",
+        metavar="HOW",
+        help="Control tokens in your text, as <|im_end|>: keep reads them as such and warns, text reads their letters.",
     ),
 ]
 

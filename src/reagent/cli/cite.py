@@ -53,6 +53,7 @@ def cite(
         int | None,
         typer.Option(metavar="N", help="At most N probes. By default each sentence is removed alone and kept alone."),
     ] = None,
+    control_tokens: o.ControlTokens = "keep",
     seed: o.Seed = 0,
     json: o.Json = None,
     html: o.Html = None,
@@ -69,6 +70,7 @@ def cite(
     from reagent.api.cite import MAX_NEW_TOKENS, CiteRequest, run
     from reagent.cli.dry_run import announce, count_requests, estimate
     from reagent.cli.notes import note_cache
+    from reagent.cli.outputs import write_outputs
     from reagent.cli.parsing import check_outputs, drop_none, load_model, read_prompt, server_options
     from reagent.cli.progress import progress_bar
     from reagent.documents import load_documents
@@ -82,6 +84,7 @@ def cite(
         replacer=replacer,
         probes=probes,
         seed=seed,
+        control_tokens=control_tokens,
         **drop_none(template=None if template is None else _read_template(template)),
     )
     check_outputs(json, html=html, markdown=markdown)
@@ -94,16 +97,10 @@ def cite(
     with progress_bar("citing", quiet, count_requests(loaded)) as on_progress:
         citations = run(loaded, request, on_progress)
     note_cache(loaded, quiet)
-    if json not in (None, "-"):
-        citations.save(str(json))
-    if html is not None:
-        citations.to_html(html)
-    if markdown is not None:
-        citations.to_markdown(markdown)
-    if json == "-":
-        typer.echo(citations.to_json())
-    elif not quiet:
-        citations.show()
+    page = [] if html is None else [lambda: citations.to_html(html)]
+    notes = [] if markdown is None else [lambda: citations.to_markdown(markdown)]
+    shown = [] if quiet or json == "-" else [citations.show]
+    write_outputs(citations, json, *page, *notes, *shown)
 
 
 def _read_template(path: Path) -> str:

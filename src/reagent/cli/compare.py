@@ -2,15 +2,12 @@
 
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from reagent.cli import arguments as o
 from reagent.errors import InputError
-
-if TYPE_CHECKING:
-    from reagent.comparison import Comparison
 
 DEFAULT = "reagent,occlusion,lime,integrated_gradients,attention"
 
@@ -50,6 +47,7 @@ def compare(
     chat: o.Chat = False,
     system: o.System = None,
     messages: o.Messages = None,
+    control_tokens: o.ControlTokens = "keep",
     seed: o.Seed = 0,
     settings: Annotated[
         list[str] | None,
@@ -67,13 +65,14 @@ def compare(
     """
     from reagent.api.compare import build_requests, run_all
     from reagent.cli.notes import note_cache, note_contrast
+    from reagent.cli.outputs import write_outputs
     from reagent.cli.parsing import QuestionOptions, check_outputs, load_model, replacer_arguments, server_options
     from reagent.cli.progress import progress_bar
     from reagent.methods import list_methods
 
     question = QuestionOptions(
         prompt, file, target, max_new_tokens, unit, spans, marked, None, span, contrast, chat, system, messages, token,
-        seed, attribute_target,
+        seed, attribute_target, control_tokens=control_tokens,
     )  # fmt: skip
     every = [name for name, info in list_methods().items() if info.max_units is None]
     chosen = every if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]
@@ -90,9 +89,10 @@ def compare(
         comparison = run_all(loaded, requests, lambda _name, progress: on_progress(progress))
     note_contrast(comparison[0], contrast, quiet)
     note_cache(loaded, quiet)
-    _write(comparison, json, html, latex, token)
-    if json != "-" and not quiet:
-        comparison.show(target=token)
+    page = [] if html is None else [lambda: comparison.to_html(html)]
+    table = [] if latex is None else [lambda: comparison.to_latex(latex, target=token)]
+    shown = [] if quiet or json == "-" else [lambda: comparison.show(target=token)]
+    write_outputs(comparison, json, *page, *table, *shown)
 
 
 def _by_method(pairs: list[str] | None) -> dict[str, dict[str, Any]]:
@@ -105,16 +105,3 @@ def _by_method(pairs: list[str] | None) -> dict[str, dict[str, Any]]:
             raise InputError(f"--set takes METHOD.NAME=VALUE here, as lime.samples=100, got {name!r}")
         options[method][option] = value
     return dict(options)
-
-
-def _write(
-    comparison: "Comparison", json: str | None, html: Path | None, latex: Path | None, token: int | None
-) -> None:
-    if json not in (None, "-"):
-        comparison.save(str(json))
-    if html is not None:
-        comparison.to_html(html)
-    if latex is not None:
-        comparison.to_latex(latex, target=token)
-    if json == "-":
-        typer.echo(comparison.to_json())

@@ -72,6 +72,7 @@ def evaluate(
     from reagent.api.evaluate import evaluate_together
     from reagent.atomic_io import check_writable
     from reagent.cli.notes import note_cache
+    from reagent.cli.outputs import write_outputs
     from reagent.cli.parsing import load_model, server_options
     from reagent.cli.progress import progress_bar
     from reagent.explanation import load
@@ -107,12 +108,7 @@ def evaluate(
     with progress_bar("evaluating", quiet) as on_progress:
         (evaluation,) = evaluate_together(loaded, [why], config, on_progress)
     note_cache(loaded, quiet)
-    if json not in (None, "-"):
-        evaluation.save(str(json))
-    if json == "-":
-        typer.echo(evaluation.to_json())
-    elif not quiet:
-        evaluation.show()
+    write_outputs(evaluation, json, *([] if quiet or json == "-" else [evaluation.show]))
 
 
 def _split_shares(flag: str, text: str) -> list[float]:

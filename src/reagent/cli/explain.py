@@ -1,5 +1,6 @@
 """`reagent explain` and `reagent show`."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,6 +49,7 @@ def explain(
     chat: o.Chat = False,
     system: o.System = None,
     messages: o.Messages = None,
+    control_tokens: o.ControlTokens = "keep",
     seed: o.Seed = 0,
     settings: o.Settings = None,
     probes: o.Probes = None,
@@ -76,10 +78,12 @@ def explain(
     from reagent.api.explain import run
     from reagent.cli.dry_run import announce, count_requests, estimate
     from reagent.cli.notes import note_cache, note_contrast
+    from reagent.cli.outputs import write_outputs
     from reagent.cli.parsing import (
         QuestionOptions,
         check_outputs,
         drop_none,
+        join_settings,
         load_model,
         parse_settings,
         replacer_arguments,
@@ -91,7 +95,7 @@ def explain(
 
     question = QuestionOptions(
         prompt, file, target, max_new_tokens, unit, spans, marked, levels, span, contrast, chat, system, messages,
-        token, seed, attribute_target, answer_span,
+        token, seed, attribute_target, answer_span, control_tokens,
     )  # fmt: skip
     if check_traced is not None and answer_span is None:
         raise InputError("--check-traced needs --answer-span: give the answer that is traced")
@@ -109,7 +113,7 @@ def explain(
     request = ExplainRequest.build(
         method=method,
         preset=preset,
-        options=parse_settings(settings) | named,
+        options=join_settings(parse_settings(settings), named),
         what_if=what_if,
         screen=not no_screen,
         **replacer_arguments(replacer, candidates, masked_lm, weighted),
@@ -129,15 +133,11 @@ def explain(
             why = check(loaded, why, check_traced)
     note_contrast(why, contrast, quiet)
     note_cache(loaded, quiet)
-    if json not in (None, "-"):
-        why.save(str(json))
+    views = _views(why, html, png, token)
+    shown = [] if quiet or json == "-" else [lambda: why.show(target=token)]
     if token is not None:
-        why.context(token)  # raises for a number that does not exist, before any view is written
-    _write_views(why, html, png, token)
-    if json == "-":
-        typer.echo(why.to_json())
-    elif not quiet:
-        why.show(target=token)
+        views.insert(0, lambda: why.context(token))  # raises for a number that does not exist
+    write_outputs(why, json, *views, *shown)
 
 
 def show(
@@ -158,7 +158,8 @@ def show(
         return
     why = load(file)
     why = why if answer_span is None else why.traced(answer_span)
-    _write_views(why, html, png, token)
+    for write in _views(why, html, png, token):
+        write()
     if not quiet:
         why.show(target=token)
 
@@ -178,8 +179,8 @@ def _show_citations(file: Path, html: Path | None, quiet: bool, others: dict[str
         citations.show()
 
 
-def _write_views(why: "Explanation", html: Path | None, png: Path | None, token: int | None) -> None:
-    if html is not None:
-        why.to_html(html)
-    if png is not None:
-        why.to_png(png, target=token)
+def _views(why: "Explanation", html: Path | None, png: Path | None, token: int | None) -> list[Callable[[], object]]:
+    """Functions that write the requested files."""
+    page = [] if html is None else [lambda: why.to_html(html)]
+    plot = [] if png is None else [lambda: why.to_png(png, target=token)]
+    return [*page, *plot]

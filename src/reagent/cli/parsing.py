@@ -37,6 +37,7 @@ class QuestionOptions:
     seed: int = 0
     attribute_target: bool = False
     answer_span: str | None = None
+    control_tokens: str = "keep"
 
     @property
     def new_tokens(self) -> int:
@@ -63,6 +64,7 @@ class QuestionOptions:
             "answer_span": self.answer_span,
             "attribute_target": True if self.attribute_target or self.token is not None else None,
             "seed": self.seed,
+            "control_tokens": self.control_tokens,
         }
 
     def _prompt(self) -> tuple[str | Chat, Tools, list[Span] | None]:
@@ -143,18 +145,32 @@ def parse_settings(pairs: list[str] | None, option: str = "--set") -> dict[str, 
     >>> parse_settings(["steps=20", "removal=delete"])
     {'steps': 20, 'removal': 'delete'}
     """
-    from json import JSONDecodeError, loads
+    from json import loads
 
     options: dict[str, Any] = {}
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
             raise InputError(f"{option} takes NAME=VALUE, got {pair!r}")
+        if name.strip() in options:
+            raise InputError(f"{option} {name.strip()} is given twice: give it once")
         try:
             options[name.strip()] = loads(value)
-        except JSONDecodeError:
+        except (ValueError, RecursionError):
             options[name.strip()] = value
     return options
+
+
+def join_settings(settings: Mapping[str, Any], named: Mapping[str, Any], option: str = "--set") -> dict[str, Any]:
+    """The options of `--set` and those with a flag of their own; an option that is given by both is an error.
+
+    >>> join_settings({"steps": 20}, {"probes": 4})
+    {'steps': 20, 'probes': 4}
+    """
+    for name in named:
+        if name in settings:
+            raise InputError(f"`{name}` is given twice, also as {option} {name}: give it once")
+    return {**settings, **named}
 
 
 def load_model(
@@ -184,7 +200,7 @@ def server_options(
 ) -> dict[str, Any]:
     """The options of a server as `load_model` takes them."""
     named = drop_none(tokenizer=tokenizer, cache=cache, concurrency=concurrency, rate=rate, recover=recover or None)
-    return parse_settings(more, "--server") | named
+    return join_settings(parse_settings(more, "--server"), named, "--server")
 
 
 def check_outputs(json: str | Path | None, **paths: Path | None) -> None:

@@ -19,11 +19,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from reagent.case import Case, Floats
-from reagent.errors import UnknownNameError
 from reagent.methods.base import Attribution, Progress, ProgressCallback, no_progress
 from reagent.methods.normalization import normalize
 from reagent.models.base import HasAttention, Model, Singles, capability_error, require
 from reagent.replacers.base import Proposals
+from reagent.validation import check_name
 
 MIN_ROW_SUM = 0.95  # of attention in half precision; rows of layers with sinks sum to less
 SCORES = "attention over its sum, without protected units"
@@ -74,8 +74,7 @@ class Attention:
     layers: str = "all"
 
     def __post_init__(self) -> None:
-        if self.layers not in LAYERS:
-            raise UnknownNameError("layers", self.layers, LAYERS)
+        check_name("layers", self.layers, LAYERS)
 
     @property
     def info(self) -> dict[str, Any]:

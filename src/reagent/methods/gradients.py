@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 
 from reagent.case import Case, Floats
-from reagent.errors import UnknownNameError
 from reagent.methods.base import Attribution, Progress, ProgressCallback, no_progress
 from reagent.methods.captum_adapter import CaptumAdapter, EmbeddedCase
 from reagent.methods.normalization import NORMALIZATIONS, check_normalization
 from reagent.models.base import Differentiable, Model, require
 from reagent.replacers.base import Proposals
-from reagent.validation import check_integer, check_range
+from reagent.validation import check_integer, check_name, check_range
 
 if TYPE_CHECKING:
     import torch
@@ -51,8 +50,7 @@ class InputXGradient:
 
     def __post_init__(self) -> None:
         _check("input_x_gradient", self.scores, self.batch)
-        if self.reduction not in REDUCTIONS:
-            raise UnknownNameError("reduction of input_x_gradient", self.reduction, REDUCTIONS)
+        check_name("reduction of input_x_gradient", self.reduction, REDUCTIONS)
 
     @property
     def info(self) -> dict[str, Any]:
@@ -125,8 +123,7 @@ class IntegratedGradients:
             check_integer(owner, "steps", self.steps, 2)
         check_integer(owner, "max_steps", self.max_steps, SEGMENT_POINTS)
         check_range(owner, "tolerance", self.tolerance, 0, 1)
-        if self.method not in QUADRATURE_METHODS:
-            raise UnknownNameError("quadrature method", self.method, QUADRATURE_METHODS)
+        check_name("quadrature method", self.method, QUADRATURE_METHODS)
 
     @property
     def info(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from reagent.case import Case, Floats, Ids, Mask
-from reagent.errors import InputError, UnknownNameError
+from reagent.errors import InputError
 from reagent.explanation import Z_95
 from reagent.methods.base import Attribution, Progress, ProgressCallback, no_progress
 from reagent.methods.effects import Design, Effects, estimate
@@ -28,7 +28,7 @@ from reagent.methods.reagent_paper import gain
 from reagent.models.base import Model
 from reagent.replacers.base import Proposals
 from reagent.sampling import BalancedSampler
-from reagent.validation import check_integer, check_range
+from reagent.validation import check_integer, check_name, check_range
 
 BATCH, MIN_BATCH = 32, 16  # probes scored at once
 REPLICATES = 6  # per token, over all probes; more would need larger blocks, which add noise
@@ -58,8 +58,7 @@ class LeaveOneOut:
         for name in ("probes", "max_probes", "look", "top"):
             if getattr(self, name) is not None:
                 check_integer(owner, name, getattr(self, name), 1)
-        if self.response not in RESPONSES:
-            raise UnknownNameError("response", self.response, RESPONSES)
+        check_name("response", self.response, RESPONSES)
 
     @property
     def info(self) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from reagent.case import Floats, Mask
-from reagent.errors import UnknownNameError
+from reagent.validation import check_name
 
 NORMALIZATIONS = {
     "positive": "positive effects over their sum",
@@ -14,8 +14,7 @@ NORMALIZATIONS = {
 
 def check_normalization(name: str) -> None:
     """Raise an error for a name that is not in `NORMALIZATIONS`."""
-    if name not in NORMALIZATIONS:
-        raise UnknownNameError("normalization of effects", name, NORMALIZATIONS)
+    check_name("normalization of effects", name, NORMALIZATIONS)
 
 
 def normalize(effects: Floats, protected: Mask, normalization: str = "positive") -> tuple[Floats, bool]:

@@ -18,7 +18,7 @@ from reagent.methods.reagent_fast import ReagentFast
 from reagent.methods.reagent_paper import ReagentPaper
 from reagent.methods.shapley import Shapley
 from reagent.plugins import find_all, instantiate, load_plugin, plugin_names
-from reagent.validation import with_options
+from reagent.validation import check_name, with_options
 
 
 class Preset(NamedTuple):
@@ -187,7 +187,7 @@ def find_method(name: str) -> MethodInfo:
 
 
 def make_method(
-    method: str | Method = "reagent", preset: str | None = None, **options: Any
+    method: str | Method = "reagent", preset: str | None = None, /, **options: Any
 ) -> tuple[Method, dict[str, Any]]:
     """A configured method and its provenance. `method` is an id, or an instance such as `ReagentFast(probes=64)`.
 
@@ -204,9 +204,8 @@ def make_method(
         name, chosen = _identify(instance)
         return instance, {"id": name, "preset": chosen, **instance.info}
     info = find_method(method)  # type: ignore[arg-type]
-    chosen = preset or next(iter(info.presets))
-    if chosen not in info.presets:
-        raise UnknownNameError(f"preset of method {method!r}", chosen, info.presets)
+    chosen = next(iter(info.presets)) if preset is None else preset
+    check_name(f"preset of method {method!r}", chosen, info.presets)
     several = len(info.presets) > 1
     owner = f"preset {chosen!r} of method {method!r}" if several else f"method {method!r}"
     configured = with_options(info.presets[chosen].method, options, owner)

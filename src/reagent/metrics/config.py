@@ -14,7 +14,7 @@ from reagent.metrics.soft import PI
 from reagent.models.base import Model
 from reagent.removal import check_removal
 from reagent.replacers import Replacer, choose_automatic, make_replacer
-from reagent.validation import check_integer, check_range
+from reagent.validation import check_integer, check_range, check_types
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class EvaluationConfig:
         owner = "the evaluation"
         if isinstance(self.metrics, str):
             raise InputError(f"metrics are a list of names, as [{self.metrics!r}]")
+        check_types(owner, self)
         if self.metrics is not None and not self.metrics:
             raise InputError("there is no metric to compute: give at least one, or leave metrics out for all")
         _ = self.requested_metrics  # raises for an unknown name

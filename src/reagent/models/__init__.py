@@ -18,6 +18,7 @@ ragged.py         scores of sequences of different lengths, for every model
 padding.py        batches of sequences of different lengths, with little padding
 tokenization.py   texts to tokens and back
 chat.py           chat messages and chat templates
+chat_spans.py     where a chat template writes each message
 _transformers.py  loading from folders, the hub's cache and the hub
 bundled.py        the models that come from the Python package index
 cache.py          the cache folder

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from reagent.case import Case, Floats, Ids, Mask, TargetScores
 from reagent.errors import CapabilityError
+from reagent.explanation import Message, Token
 from reagent.models.chat import Chat, Tools
 
 Singles = npt.NDArray[np.float32]  # single precision, as networks compute
@@ -108,6 +109,28 @@ class Streams(Protocol):
 
         The text ends with a whole character.
         """
+        ...
+
+
+@runtime_checkable
+class HasControlTokens(Protocol):
+    """Reads control tokens in a text (needed by `control_tokens`)."""
+
+    def find_control_tokens(self, tokens: Sequence[Token], messages: Sequence[Message] = ()) -> list[int]:
+        """Indices of the control tokens that are written out in a text, or in the messages of a chat."""
+        ...
+
+    def without_control_tokens(self) -> Model:
+        """The same model, which reads control tokens in prompts, messages and targets as text."""
+        ...
+
+
+@runtime_checkable
+class RepeatsRequests(Protocol):
+    """Repeats a request to a server, whose response may differ (used by api/noise.py)."""
+
+    def score_again(self, repetition: int, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
+        """As `Model.score`, from the response to the same request sent anew; `repetition` is its number, from 1."""
         ...
 
 

@@ -6,13 +6,14 @@ and in `transformers`; `tools` are the definitions of the tools, which the templ
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reagent.atomic_io import read_json
 from reagent.errors import FileError, InputError
 from reagent.explanation import Message
+from reagent.models.chat_spans import locate_messages
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -118,11 +119,12 @@ def render_chat(
             f"the chat template of {name!r} ignores `tools`: describe them in the system message, or give a model "
             "whose template knows tools"
         )
-    spans, end = [], 0
-    for number, message in enumerate(messages):
-        start, end = _find_message(text, end, number, message, name)
-        spans.append(Message(message["role"], start, end, tool_name(messages, number)))
-    return text, tuple(spans)
+    spans = locate_messages(lambda marked: _apply(tokenizer, marked, name, True, tools), messages, text, name)
+    rendered = (
+        Message(message["role"], start, end, tool_name(messages, number))
+        for number, (message, (start, end)) in enumerate(zip(messages, spans, strict=True))
+    )
+    return text, tuple(sorted(rendered, key=lambda message: message.start))  # a template may move a message
 
 
 def tool_name(messages: Chat, number: int) -> str | None:
@@ -136,85 +138,25 @@ def tool_name(messages: Chat, number: int) -> str | None:
     return str(matching[-1]["function"]["name"]) if matching else None
 
 
-def _find_message(text: str, begin: int, number: int, message: Mapping[str, Any], name: str) -> tuple[int, int]:
-    """Where a template writes a message: its content, its tool calls, or both."""
-    spans = []
-    content = message["content"]
-    if content.strip() or not message.get("tool_calls"):
-        start, form = _find_content(text, begin, content)
-        if start < 0:
-            raise InputError(
-                f"the chat template of {name!r} leaves out or changes the {message['role']} message: "
-                "it may not know this role, or this order of messages"
-            )
-        spans.append((start, start + len(form)))
-    for call in message.get("tool_calls", ()):
-        found = _find_call(text, spans[-1][1] if spans else begin, call["function"])
-        if found is None:
-            raise InputError(
-                f"the chat template of {name!r} does not write the call of {call['function']['name']!r} in message "
-                f"{number}: give a model whose template knows tool calls, or write the call as `content`"
-            )
-        spans.append(found)
-    return spans[0][0], spans[-1][1]
-
-
-def _find_content(text: str, begin: int, content: str) -> tuple[int, str]:
-    for form in (content, content.strip()):  # many templates strip the content
-        start = text.find(form, begin)
-        if start >= 0:
-            break
-    return start, form
-
-
-def _find_call(text: str, begin: int, function: Mapping[str, Any]) -> tuple[int, int] | None:
-    """The JSON object of a tool call, or from the name of the function to the end of its arguments.
-
-    >>> _find_call('<call>{"name": "add", "parameters": {"a": 1}}</call>', 0, {"name": "add", "arguments": {"a": 1}})
-    (6, 45)
-    >>> _find_call("add(a=1, b='x')", 0, {"name": "add", "arguments": {"a": 1, "b": "x"}})
-    (0, 13)
-    """
-    at = text.find(function["name"], begin)
-    if at < 0:
-        return None
-    decoder, after = json.JSONDecoder(), at + len(function["name"])
-    brace = text.rfind("{", begin, at)
-    while brace >= 0:  # the innermost object around the name that has the arguments too
-        try:
-            found, end = decoder.raw_decode(text, brace)
-            if end > after and function["arguments"] in (*found.values(), {}):
-                return brace, end
-        except ValueError:
-            pass
-        brace = text.rfind("{", begin, brace)
-    end = after
-    for value in _leaves(function["arguments"]):
-        forms = [form for form in (str(value), json.dumps(value, ensure_ascii=False)) if text.find(form, end) >= 0]
-        if not forms:
-            return None
-        end = max(text.find(form, end) + len(form) for form in forms)
-    return at, end
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    """The single values inside mappings and lists, in order."""
-    if isinstance(value, Mapping):
-        for inside in value.values():
-            yield from _leaves(inside)
-    elif isinstance(value, list | tuple):
-        for inside in value:
-            yield from _leaves(inside)
-    else:
-        yield value
-
-
 def check_target(
     tokenizer: "PreTrainedTokenizerBase", messages: Chat, target: str, name: str, tools: Tools = ()
 ) -> None:
     """Raise an error if the template would change the target."""
-    answered = [*messages, {"role": "assistant", "content": target}]
-    if target not in _apply(tokenizer, answered, name, False, tools):
+
+    def render(answered: Chat) -> str:
+        return _apply(tokenizer, answered, name, False, tools)
+
+    inside, before = target.strip(), [dict(message) for message in messages]
+    answered, stripped = ([*before, {"role": "assistant", "content": text}] for text in (target, inside))
+    text = render(answered)
+    cut = len(text) - len(render(stripped)) != len(target) - len(inside)  # white space
+    if inside and not cut:
+        try:
+            start, end = locate_messages(render, answered, text, name)[-1]
+            cut = text[start:end] != inside
+        except InputError:
+            cut = True
+    if cut:
         raise InputError(
             f"the chat template of {name!r} would cut the target {target!r}: "
             "give it without spaces and line ends around it, and without marks of the template"

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from reagent.case import Case, Ids, Mask, TargetScores
-from reagent.models.base import HasAttentionMask, HasChatTemplate, Meter, Model, Predictions
+from reagent.explanation import Message, Token
+from reagent.models.base import HasAttentionMask, HasChatTemplate, HasControlTokens, Meter, Model, Predictions
 from reagent.models.chat import Chat, Tools
 from reagent.models.http.scoring import UNLISTED, make_queries, scored_texts
 
@@ -64,8 +65,19 @@ class DryRunModel:
         assert isinstance(self.model, HasChatTemplate)
         return self.model.chat(messages, target, max_new_tokens, *([tools] if tools else []))
 
+    def find_control_tokens(self, tokens: Sequence[Token], messages: Sequence[Message] = ()) -> list[int]:  # noqa: ARG002
+        return []  # they are reported when the request is answered
+
+    def without_control_tokens(self) -> "DryRunModel":
+        return DryRunModel(
+            self.model.without_control_tokens() if isinstance(self.model, HasControlTokens) else self.model
+        )
+
     def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
         return self.score_ragged(list(sequences), np.tile(positions, (len(sequences), 1)), targets)
+
+    def score_again(self, _repetition: int, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
+        return self.score(sequences, positions, targets)
 
     def score_ragged(self, sequences: Sequence[Ids], positions: Ids, targets: Ids) -> TargetScores:
         rows = scored_texts(sequences, positions)

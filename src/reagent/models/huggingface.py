@@ -83,12 +83,14 @@ class HuggingFaceModel(LocalModel[Network]):
     def _case(self, prompt: str, messages: tuple[Message, ...] | None, target: str | None, max_new_tokens: int) -> Case:
         special = messages is None  # a chat template has its own special tokens
         source = tokenize(self._codec, prompt) if messages is None else tokenize_chat(self._codec, prompt, messages)
+        source = self._as_asked(source, messages or ())
         ids = [i for token in source for i in token.ids]
         if target is None:
             self._check_length(len(ids) + max_new_tokens, f"{max_new_tokens} new tokens")
             completion, output = locate_continuation(self._codec, ids, self._generate(ids, max_new_tokens))
         else:
-            completion, output = target, tokenize_target(self._codec, prompt, special, ids, target)
+            completion = target
+            output = self._as_asked(tokenize_target(self._codec, prompt, special, ids, target))
             self._check_length(len(ids) + len(output), "the target")
         return Case(prompt, completion, source, output)
 

@@ -41,7 +41,8 @@ def load_model(
     checkpoint's own type elsewhere. A pair keeps its device and type unless they are given. An object that has `score`
     and `case` is returned unchanged. `languages` are the codes of source and target language, for a model that
     translates between several. Other packages add names as entry points of the group `reagent.models`. `server` are the
-    options of a model at an http(s) URL: tokenizer, cache, concurrency, rate, timeout, retries, backoff, top, recover.
+    options of a model at an http(s) URL: tokenizer, cache, concurrency, rate, timeout, deadline, megabytes, retries,
+    backoff, top, recover.
     """
     device = "auto" if device is None else device
     is_number = isinstance(device, Integral) and not isinstance(device, bool)

@@ -12,12 +12,12 @@ import numpy as np
 
 from reagent.case import Case, Floats, Ids, Mask, TargetScores
 from reagent.errors import InputError
-from reagent.explanation import Message
+from reagent.explanation import Message, Token
 from reagent.models import internals
 from reagent.models.base import Meter, Singles
 from reagent.models.chat import Chat, Tools, check_target, render_chat
 from reagent.models.network import Network
-from reagent.models.tokenization import TokenizerCodec, is_ordinary
+from reagent.models.tokenization import TokenizerCodec, find_control_tokens, is_ordinary, read_as_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -49,6 +49,7 @@ class LocalModel(ABC, Generic[N]):
         self._backend = backend
         self._lock = RLock()  # what was read before belongs to one call at a time
         self._on_text: Callable[[str], None] | None = None
+        self._keeps_control_tokens = True
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -102,6 +103,18 @@ class LocalModel(ABC, Generic[N]):
     @abstractmethod
     def _case(self, prompt: str, messages: tuple[Message, ...] | None, target: str | None, max_new_tokens: int) -> Case:
         """A prompt, or the messages of a rendered chat, with the target or the model's own output."""
+
+    def find_control_tokens(self, tokens: Sequence[Token], messages: Sequence[Message] = ()) -> list[int]:
+        return find_control_tokens(self._codec, tokens, messages)
+
+    def without_control_tokens(self) -> Self:
+        model = copy(self)
+        model._keeps_control_tokens = False
+        return model
+
+    def _as_asked(self, tokens: tuple[Token, ...], messages: Sequence[Message] = ()) -> tuple[Token, ...]:
+        """The tokens of a text with its control tokens, or without them."""
+        return tokens if self._keeps_control_tokens else read_as_text(self._codec, tokens, messages)
 
     # --- optional capabilities: see `base` for their contracts and `internals` for the computations ---
 

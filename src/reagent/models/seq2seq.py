@@ -85,6 +85,7 @@ class Seq2SeqModel(LocalModel[EncoderDecoderNetwork]):
         source = self._text.tokenize_source(prompt)
         if messages is not None:
             source = protect_template(source, prompt, messages)
+        source = self._as_asked(source, messages or ())
         self._check_length(len(source), self._adapter.context_length, "the prompt takes")
         prefix, limit = 1 + len(self._text.prefix), self._adapter.output_length
         if target is None:
@@ -93,7 +94,7 @@ class Seq2SeqModel(LocalModel[EncoderDecoderNetwork]):
             new = self._generate(ids, max_new_tokens)
             completion, output = locate_continuation(self._text.target_codec, self._text.prefix, new)
         else:
-            completion, output = target, self._text.tokenize_target(target)
+            completion, output = target, self._as_asked(self._text.tokenize_target(target))
             self._check_length(prefix + len(output) - 1, limit, "the target takes")
         return Case(prompt, completion, (*source, *self._start_tokens(len(prompt))), output, separate=True)
 

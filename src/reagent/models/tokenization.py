@@ -6,7 +6,7 @@ A `Codec` encodes and decodes. The functions make `Token` objects of that, which
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from reagent.errors import EmptyGenerationError, InputError
 from reagent.explanation import Message, Token
@@ -42,6 +42,15 @@ class Codec(Protocol):
         ...
 
 
+@runtime_checkable
+class EncodesLetters(Protocol):
+    """A codec that can read the text of a control token as letters."""
+
+    def encode_letters(self, text: str) -> tuple[list[int], list[Span]]:
+        """As `encode` inside a text, without control tokens."""
+        ...
+
+
 def tokenize(codec: Codec, text: str, special: bool = True) -> tuple[Token, ...]:
     """The tokens of a text."""
     ids, spans = codec.encode(text, special)
@@ -64,6 +73,46 @@ def protect_template(tokens: Sequence[Token], text: str, messages: Sequence[Mess
         replace(token, protected=token.protected or message is None)
         for token, message in zip(tokens, inside, strict=True)
     )
+
+
+def find_control_tokens(codec: Codec, tokens: Sequence[Token], messages: Sequence[Message] = ()) -> list[int]:
+    """Indices of the special tokens that are written out in a text, or in the messages of a chat.
+
+    The token of an unknown word is not among them: it is special, but its name is not in the text.
+    """
+    return [
+        i
+        for i, token in enumerate(tokens)
+        if token.start < token.end
+        and any(j in codec.special_ids and codec.name(j).strip() == token.text.strip() for j in token.ids)
+        and (not messages or any(token.start < m.end and token.end > m.start for m in messages))
+    ]
+
+
+def read_as_text(codec: Codec, tokens: Sequence[Token], messages: Sequence[Message] = ()) -> tuple[Token, ...]:
+    """The tokens of a text, with the letters of control tokens in place of the control tokens."""
+    controls, result = set(find_control_tokens(codec, tokens, messages)), list[Token]()
+    for i, token in enumerate(tokens):
+        result += _letters(codec, token) if i in controls else [token]
+    return tuple(result)
+
+
+def _letters(codec: Codec, token: Token) -> list[Token]:
+    """A control token as the tokens of its text."""
+    if not isinstance(codec, EncodesLetters):
+        raise InputError(
+            f"{token.text!r} cannot be read as text: the tokenizer of the server reads it as a control token; give its "
+            "`tokenizer`, or leave out `control_tokens`"
+        )
+    ids, spans = codec.encode_letters(token.text)
+    if not ids or any(i in codec.special_ids for i in ids):
+        raise InputError(
+            f"{token.text!r} cannot be read as text: the tokenizer has no other tokens for it; leave out "
+            "`control_tokens`, or write it in another way"
+        )
+    return [
+        Token((i,), token.text[a:b], a + token.start, b + token.start) for i, (a, b) in zip(ids, spans, strict=True)
+    ]
 
 
 def tokenize_target(codec: Codec, prompt: str, special: bool, ids: Sequence[int], target: str) -> tuple[Token, ...]:
@@ -122,6 +171,19 @@ class TokenizerCodec:
             ids.pop()
             spans.pop()
         return ids, spans
+
+    def encode_letters(self, text: str) -> tuple[list[int], list[Span]]:
+        def encode(part: str) -> list[int]:
+            return list(self.tokenizer(part, add_special_tokens=False, split_special_tokens=True)["input_ids"])
+
+        for start in ("\n", ""):  # some tokenizers put a space before every text
+            before = encode(start)
+            whole = encode(start + text)
+            if whole[: len(before)] == before:
+                break
+        ids, last = whole[len(before) :], max(0, len(text) - 1)
+        spans = spans_by_decoding(self.decode, before, ids)
+        return ids, [(min(a, last), min(b, len(text))) for a, b in spans]
 
     def _without_end(self, ids: list[int], own: list[int], length: int) -> tuple[list[int], list[Span]]:
         """The tokens up to the last one of the text itself, `own`, and spans in a text of this length."""

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reagent.citations import AnswerPart, Citations, Source
+from reagent.explanation import control_token_warnings, noise_warnings
 from reagent.views.terminal import print_parts
 from reagent.views.text import mark_cut, sanitize, shorten
 
@@ -122,6 +123,8 @@ def _render(citations: Citations) -> Iterator[RenderableType]:
     yield Text(describe_pruned(citations))
     if note := describe_screening(citations):
         yield Text(note)
+    for warning in (*control_token_warnings(citations.control_tokens), *noise_warnings(citations.noise)):
+        yield Text(f"⚠ {sanitize(warning)}", style="yellow")
     yield Text(" · ".join(LEGEND), style="dim")
     cost = citations.cost
     yield Text(

@@ -156,6 +156,8 @@ def _facts(citations: Citations) -> list[tuple[str, str]]:
         ("model", join_values(citations.model, "id", "revision", "dtype")),
         ("removal", sanitize(citations.removal)),
         ("replacer", "" if citations.replacer is None else join_values(citations.replacer, "id", "model")),
+        ("control tokens", sanitize(" ".join(citations.control_tokens))),
+        ("noise of the server", f"± {citations.noise:.2g} nats" if citations.noise else ""),
         ("seed", str(citations.seed)),
         ("cost", describe_cost(citations.cost)),
         ("reagent", sanitize(f"{citations.version}, {citations.created}")),

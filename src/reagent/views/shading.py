@@ -23,7 +23,7 @@ LONG_TEXT = 1500  # characters; longer running text is abridged
 MINOR_SHARE = 0.1  # units below this share of the largest score have no shade
 MINOR_LENGTH, MAJOR_LENGTH = 120, 400  # characters kept of a run of minor units, and of one major unit
 
-_LEADING_SPACES = regex.compile(r"\s*(?!\p{M})")
+_LEADING_SPACES = regex.compile(r"(?:\s*(?!\p{M}))?")
 _Totals = Mapping[tuple[int, ...], float]  # the sum of the weights of each piece, by its positions
 
 # One hue of growing strength. Each shade sets its own text colour, because the terminal's background is unknown.

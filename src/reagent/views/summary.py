@@ -19,7 +19,7 @@ from reagent.explanation import (
     Screening,
     Token,
     WhatIf,
-    censoring_warnings,
+    model_warnings,
 )
 from reagent.views.text import all_labels, mark_whitespace, sanitize, shorten
 
@@ -68,12 +68,14 @@ def facts(explanation: Explanation) -> list[tuple[str, str]]:
     pairs = [
         ("model", join_values(explanation.model, "id", "revision", "dtype")),
         ("tokens", join_values(explanation.model, "tokens")),
+        ("control tokens", _shorten_name(" ".join(explanation.control_tokens))),
         ("method", join_values(method, "id", "preset")),
         ("removal", join_values(method, "removal")),
         ("replacer", "" if explanation.replacer is None else join_values(explanation.replacer, "id", "model")),
         ("target", "" if target.get("kind") == "tokens" else _shorten_name(join_values(target, "kind", "text"))),
         ("unit", "" if explanation.unit == "token" else unit_noun(explanation.unit)),
         ("screening", "" if explanation.screening is None else describe_screening(explanation.screening)),
+        ("noise of the server", f"± {explanation.noise:.2g} nats" if explanation.noise else ""),
         ("seed", str(explanation.seed)),
         ("cost", describe_cost(cost)),
     ]
@@ -269,7 +271,7 @@ def collect_warnings(explanation: Explanation, target: int | None) -> list[str]:
     else:
         reason = row_warning(explanation, target)
         rows = [f"{explanation.output[target].text!r} {reason}"] if reason else []
-    return rows + censoring_warnings(explanation.cost.censored, explanation.cost.unlisted)
+    return rows + [sanitize(line) for line in model_warnings(explanation)]
 
 
 def has_open_ranking(explanation: Explanation, target: int) -> bool:

@@ -44,7 +44,7 @@ class Kind(StrEnum):
     """The kinds of pieces of running text."""
 
     TOKEN = "token"
-    SPECIAL = "special"  # a token outside the text
+    SPECIAL = "special"  # a token outside the text, or a control token that the user wrote
     GAP = "gap"  # text that belongs to no token
     ROLE = "role"  # the author of the chat message that follows, or the name of the text that follows
 
@@ -132,18 +132,20 @@ def split_into_pieces(explanation: Explanation) -> list[Piece]:
     output of an encoder–decoder each follow their name, and special tokens around them are left out.
     """
     prompt, units, messages = explanation.prompt, list(enumerate(explanation.input)), explanation.messages
-    pieces = [] if messages else _split(prompt, units)
+    controls = frozenset(explanation.control_tokens)
+    pieces = [] if messages else _split(prompt, units, controls=controls)
     if explanation.has_separate_output and not messages:
-        source = (piece for piece in pieces if piece.kind is not Kind.SPECIAL)
+        outside = {(i,) for i, unit in units if unit.end <= unit.start}
+        source = (piece for piece in pieces if piece.positions not in outside)
         pieces = [_role_piece(SOURCE), *source, _role_piece(OUTPUT)]
     for message in messages:
         pieces.append(_role_piece(role_name(message)))
         inside = [(i, unit) for i, unit in units if _overlaps(message, unit)]
-        pieces += _split(prompt[: message.end], inside, message.start)
+        pieces += _split(prompt[: message.end], inside, message.start, controls)
     is_prefilled = messages and messages[-1].role == ASSISTANT and messages[-1].end >= len(prompt.rstrip())
     if messages and not is_prefilled:
         pieces.append(_role_piece(ASSISTANT))
-    return pieces + _split(explanation.completion, enumerate(explanation.output, start=len(units)))
+    return pieces + _split(explanation.completion, enumerate(explanation.output, start=len(units)), controls=controls)
 
 
 def pieces_before(position: int, pieces: Sequence[Piece]) -> list[Piece]:
@@ -207,8 +209,10 @@ def shorten(text: str, length: int) -> str:
     return f"{head}…{tail}"
 
 
-def _split(text: str, tokens: Iterable[tuple[int, Token]], start: int = 0) -> list[Piece]:
-    """Split the text from `start` at the tokens, but not inside a shape."""
+def _split(
+    text: str, tokens: Iterable[tuple[int, Token]], start: int = 0, controls: frozenset[str] = frozenset()
+) -> list[Piece]:
+    """Split the text from `start` at the tokens, but not inside a shape. Control tokens in the text are special."""
     boundaries = {start, *(start + shape.end() for shape in _SHAPE.finditer(text[start:]))}
     pieces: list[Piece] = []
 
@@ -224,7 +228,8 @@ def _split(text: str, tokens: Iterable[tuple[int, Token]], start: int = 0) -> li
         if token.start > shown:
             add(shown, token.start, Kind.GAP)
         # A byte token may contain a space and the first byte of a character, so spans can overlap in part.
-        add(max(shown, token.start), max(shown, token.end), Kind.TOKEN, position)
+        kind = Kind.SPECIAL if token.protected and token.text.strip() in controls else Kind.TOKEN
+        add(max(shown, token.start), max(shown, token.end), kind, position)
         shown = max(shown, token.end)
     if shown < len(text):
         add(shown, len(text), Kind.GAP)

@@ -58,6 +58,9 @@ class ExplainBody(BaseModel):
     preset: str | None = Field(None, description="One of the presets of the method.")
     removal: str | None = Field(None, description="How units are removed: delete, mask or replace.")
     replacer: str | None = Field(None, description="One of the replacers of /api/options.")
+    control_tokens: str = Field(
+        "keep", description="Control tokens in the text: keep reads them as such, text reads their letters."
+    )
     seed: int = Field(0, json_schema_extra={"minimum": 0, "maximum": LARGEST_SEED})
     probes: int | None = Field(
         None,
@@ -139,6 +142,7 @@ class ServiceOptions:
             preset=body.preset,
             options=_read_options(body),
             replacer=replacer,
+            control_tokens=body.control_tokens,
             seed=body.seed,
         )
         request.check_model(self.model)

@@ -101,12 +101,12 @@ def test_a_long_run_is_announced(
 ) -> None:
     words = ["explain", PROMPT, "--model", server()[0], "--tokenizer", truth.folder, "--target", " the"]
     words += ["--replacer", "self", "--probes", "16"]
-    monkeypatch.setattr("reagent.cli.dry_run.LONG_RUN", 18)
+    monkeypatch.setattr("reagent.cli.dry_run.LONG_RUN", 23)
     code, _, _ = run(*words)
     assert code == 0
-    assert messages[-1].startswith("at most 18 requests with ")
+    assert messages[-1].startswith("at most 23 requests with ")
     messages.clear()
-    monkeypatch.setattr("reagent.cli.dry_run.LONG_RUN", 19)
+    monkeypatch.setattr("reagent.cli.dry_run.LONG_RUN", 24)
     assert run(*words)[0] == 0
     assert messages == []
 

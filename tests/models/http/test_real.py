@@ -34,7 +34,7 @@ def test_an_echo_gives_the_same_explanation_for_the_same_seed(
     assert there.completion == here.completion == " Tokyo"
     for name in ("scores", "effects", "stderr"):
         np.testing.assert_allclose(getattr(there, name)[0], getattr(here, name)[0], atol=1e-3)
-    assert there.cost.requests == PROBES["probes"] + 2
+    assert there.cost.requests == PROBES["probes"] + 3
 
 
 def test_llama_cpp_is_what_it_says_it_is(llama: str) -> None:

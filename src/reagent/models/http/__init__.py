@@ -2,6 +2,7 @@
 
 model.py           the model itself
 config.py          the address of a server, the key, and the options of the connection
+body.py            bodies of responses within limits
 client.py          connection pool, rate limit, timeouts, retries
 response_cache.py  a cache of responses
 responses.py       the different formats of log-probabilities, parsed into one

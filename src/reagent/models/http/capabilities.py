@@ -9,12 +9,20 @@ from reagent.errors import InputError, ServerError, UnknownNameError
 from reagent.models.base import Meter
 from reagent.models.http.client import Client, RequestRejectedError
 from reagent.models.http.config import ServerAddress, ServerOptions
-from reagent.models.http.responses import ParsedResponse, TokenLogprob, parse_response, parse_with_logprobs
+from reagent.models.http.responses import (
+    LARGEST_ID,
+    ParsedResponse,
+    TokenLogprob,
+    parse_generated,
+    parse_response,
+    visible,
+)
 from reagent.models.http.tokenizers import load_tokenizer, parse_tokens, tokenize_request
 
 TEXT = "The sun rises in the east and sets in the"
 QUESTION = "Which is larger, the sun or the moon?"
 FEWER = (20, 5, 1)  # numbers of log-probabilities to try if the server rejects more
+LARGEST_BIAS = 100.0  # the limit of OpenAI
 TOLERANCE = 0.3  # nats by which two responses to one request may differ, because of rounding and batching
 NOT_FOUND = (404, 405, 501)
 _SHOWN = 12  # models to name in an error
@@ -62,32 +70,41 @@ def detect_server(client: Client) -> ServerInfo:
     name = client.address.model
     try:
         listed = client.get("models")
-        entries: dict[str, Mapping[str, Any]] = {str(entry["id"]): entry for entry in listed["data"]}
-        names = {alias: entry for entry in entries.values() for alias in entry.get("aliases") or ()} | entries
+        entries: dict[str, Mapping[str, Any]] = {str(entry["id"]): dict(entry) for entry in listed["data"]}
+        names = {str(alias): entry for entry in entries.values() for alias in entry.get("aliases") or ()} | entries
     except RequestRejectedError as error:
         if error.status not in NOT_FOUND:
             raise
         entries = names = {}
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise ServerError(
             f"{client.address.api} is not an OpenAI-compatible API: it returned no list of models"
         ) from error
     if name is None and len(entries) != 1:
-        shown = ", ".join([*list(entries)[:_SHOWN], *(["…"] if len(entries) > _SHOWN else [])])
+        shown = ", ".join([*map(visible, list(entries)[:_SHOWN]), *(["…"] if len(entries) > _SHOWN else [])])
         available = f"it has {shown}" if entries else "it does not list its models"
         raise InputError(f"name the model on this server, as {client.address.root}#NAME: {available}")
     if name is not None and names and name not in names:
-        raise UnknownNameError(f"model on {client.address.root}", name, list(entries)[:_SHOWN])
+        raise UnknownNameError(
+            f"model on {client.address.root}", name, [visible(known) for known in list(entries)[:_SHOWN]]
+        )
     chosen = name or next(iter(entries))
     entry = names.get(chosen, {})
-    meta = entry.get("meta") or {}
+    meta = entry.get("meta")
+    meta = meta if isinstance(meta, dict) else {}
     return ServerInfo(
         model=chosen,
         models=tuple(entries),
-        context=entry.get("max_model_len") or meta.get("n_ctx"),
-        vocabulary=meta.get("n_vocab"),
+        context=_size(entry.get("max_model_len")) or _size(meta.get("n_ctx")),
+        vocabulary=_size(meta.get("n_vocab")),
         ids=_tokenize_text(client, chosen),
     )
+
+
+def _size(value: Any) -> int | None:
+    """A size that a server reports, if it is one."""
+    is_size = isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST_ID
+    return value if is_size else None
 
 
 def _tokenize_text(client: Client, model: str) -> tuple[int, ...]:
@@ -201,6 +218,8 @@ def _detect_bias(
     if len(top) < 2 or (token := id_of(top[1])) is None:
         return ""
     lift = 2 + top[0].logprob - top[1].logprob
+    if lift > LARGEST_BIAS:
+        return ""
     response = _try(client, {**body, "logit_bias": {str(token): lift}})
     if response is None:
         return ""
@@ -224,7 +243,7 @@ def _try(client: Client, body: Mapping[str, Any], path: str = "completions") -> 
     except RequestRejectedError:
         return None
     try:
-        return parse_with_logprobs(data)
+        return parse_generated(data)
     except ServerError:
         return None
 
@@ -263,9 +282,9 @@ def inspect_server(url: str, options: ServerOptions) -> list[tuple[str, str]]:
     client.close()
     return [
         ("server", client.address.api),
-        ("model", server.model),
+        ("model", visible(server.model)),
         *(
-            [("other models", ", ".join(m for m in server.models if m != server.model))]
+            [("other models", ", ".join(visible(m) for m in server.models if m != server.model))]
             if len(server.models) > 1
             else []
         ),

@@ -4,19 +4,22 @@ import json
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from queue import SimpleQueue
-from threading import Event, Lock, Thread
+from threading import Event, Lock, Thread, Timer
 from typing import Any, TypeVar
 
 import httpx2
 
 from reagent.errors import ServerError
 from reagent.models.base import Meter
+from reagent.models.http.body import ENCODINGS, ResponseError, parse_json, read_body
 from reagent.models.http.config import KEYS, ServerAddress, ServerOptions
 from reagent.models.http.response_cache import ResponseCache
+from reagent.models.http.responses import visible
 
 TRANSIENT_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
 LONGEST_BACKOFF = 30.0  # seconds between two attempts
@@ -46,6 +49,7 @@ class Client:
     def __init__(self, address: ServerAddress, options: ServerOptions, meter: Meter) -> None:
         self.address, self.options, self.meter = address, options, meter
         self.responses = ResponseCache(options.cache)
+        self._repetition = 0  # of all requests; a repetition has a place of its own in the cache
         self._key = address.key()
         self._limiter = _RateLimiter(options.rate)
         self._answered = False  # whether the server has ever responded
@@ -68,7 +72,8 @@ class Client:
         `counted` requests and responses from the cache.
         """
         url, stop = self._url(path), Event()
-        keys = [ResponseCache.request_key(url, body) for body in bodies]
+        repeated = {"repetition": self._repetition} if self._repetition else {}
+        keys = [ResponseCache.request_key(url, {**body, **repeated}) for body in bodies]
 
         def one(key: str, body: Mapping[str, Any]) -> T:
             stored = self.responses.get(key)
@@ -86,6 +91,15 @@ class Client:
         different = dict(zip(keys, bodies, strict=True))
         results = dict(zip(different, self._run_all(one, list(different.items()), stop), strict=True))
         return [results[key] for key in keys]
+
+    @contextmanager
+    def repeating(self, repetition: int) -> Iterator[None]:
+        """In this block, requests are sent again although their responses are stored, once for each number."""
+        self._repetition = repetition
+        try:
+            yield
+        finally:
+            self._repetition = 0
 
     def close(self) -> None:
         """Close all connections; the next request opens new ones."""
@@ -150,24 +164,28 @@ class Client:
 
     def _once(self, method: str, url: str, body: Mapping[str, Any] | None) -> Any:
         try:
-            response = self._http.request(method, url, json=body)
-        except httpx2.TransportError as error:
-            problem = _describe(error, self.options.timeout)
-            if isinstance(error, httpx2.ConnectError) and not self._answered:
-                raise ServerError(f"{self.address.api} {problem}; is it running, and is the address right?") from error
-            raise _TransientError(problem) from error
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise ServerError(
-                f"cannot send a request to {self.address.api}: {self._without_key(str(error))}"
-            ) from error
+            with (
+                _Deadline(self.options.deadline, self._close_quietly) as deadline,
+                self._http.stream(method, url, json=body) as response,
+            ):
+                content = read_body(response, self.options.megabytes * 2**20)
+        except ResponseError as error:
+            raise ServerError(f"{self.address.api} {error}") from error
+        except Exception as error:
+            if deadline.has_passed:
+                raise ServerError(
+                    f"{self.address.api} did not finish its response within {self.options.deadline:g} s: "
+                    "allow more with `deadline`, as --server deadline=3600"
+                ) from error
+            raise self._sending_error(error) from error
         self._answered = True
         if response.is_success:
-            try:
-                return response.json()
-            except ValueError as error:
-                raise _TransientError("returned something that is not JSON") from error
-        status, problem = response.status_code, f"answered {response.status_code}: {self._error_text(response)}"
-        if status not in TRANSIENT_STATUSES or "insufficient_quota" in response.text:
+            return self._parse(content)
+        status, problem = (
+            response.status_code,
+            f"answered {response.status_code}: {self._error_text(response, content)}",
+        )
+        if status not in TRANSIENT_STATUSES or b"insufficient_quota" in content:
             raise RequestRejectedError(f"{self.address.api} {problem}{_hint(status)}", status)
         pause = _retry_after(response)
         if pause is not None and pause > LONGEST_WAIT:
@@ -175,6 +193,29 @@ class Client:
                 f"{self.address.api} {problem}; it asks to wait {pause:.0f} s: try again later", status
             )
         raise _TransientError(problem, status, pause)
+
+    def _parse(self, content: bytes) -> Any:
+        try:
+            return parse_json(content)
+        except ResponseError as error:
+            raise ServerError(f"{self.address.api} {error}") from error
+        except ValueError as error:
+            raise _TransientError("returned something that is not JSON") from error
+
+    def _sending_error(self, error: Exception) -> Exception:
+        """What a request that failed before the end of the response means."""
+        if isinstance(error, httpx2.TransportError):
+            problem = visible(_describe(error, self.options.timeout))
+            if isinstance(error, httpx2.ConnectError) and not self._answered:
+                return ServerError(f"{self.address.api} {problem}; is it running, and is the address right?")
+            return _TransientError(problem)
+        if isinstance(error, httpx2.HTTPError | httpx2.InvalidURL | ValueError):
+            return ServerError(f"cannot send a request to {self.address.api}: {visible(self._without_key(str(error)))}")
+        return error
+
+    def _close_quietly(self) -> None:
+        with suppress(Exception):  # requests are under way
+            self.close()
 
     def _final_error(self, failure: _TransientError) -> ServerError:
         attempts = self.options.retries + 1
@@ -190,7 +231,8 @@ class Client:
                 self._pool = httpx2.Client(
                     timeout=self.options.timeout,
                     limits=httpx2.Limits(max_connections=count, max_keepalive_connections=count),
-                    headers={} if self._key is None else {"Authorization": f"Bearer {self._key}"},
+                    headers={"Accept-Encoding": ", ".join(ENCODINGS)}
+                    | ({} if self._key is None else {"Authorization": f"Bearer {self._key}"}),
                 )
             return self._pool
 
@@ -198,21 +240,41 @@ class Client:
         """The URL of a path of the API, or of the server if it begins with a slash."""
         return self.address.root + path if path.startswith("/") else f"{self.address.api}/{path}"
 
-    def _error_text(self, response: httpx2.Response) -> str:
+    def _error_text(self, response: httpx2.Response, body: bytes) -> str:
         """The error message of the server, in one line of bounded length and without the API key."""
         try:
-            content = response.json()
+            content = parse_json(body)
             for name in ("error", "message", "detail"):
                 if isinstance(content, dict) and name in content:
                     content = content[name]
             text = content if isinstance(content, str) else json.dumps(content)
-        except ValueError:
-            text = response.text
-        text = " ".join(self._without_key(text).split()) or response.reason_phrase or "no reason given"
+        except (ValueError, ResponseError):
+            text = body.decode("utf-8", "replace")
+        text = visible(self._without_key(text[:10_000])) or visible(response.reason_phrase) or "no reason given"
         return text if len(text) <= 300 else text[:299] + "…"
 
     def _without_key(self, text: str) -> str:
         return text if self._key is None else text.replace(self._key, "***")
+
+
+class _Deadline:
+    """Calls a function if a block takes too long: it closes the connections, so that the block fails."""
+
+    def __init__(self, seconds: float, interrupt: Callable[[], None]) -> None:
+        self.has_passed, self._interrupt = False, interrupt
+        self._timer = Timer(seconds, self._pass)
+        self._timer.daemon = True
+
+    def _pass(self) -> None:
+        self.has_passed = True
+        self._interrupt()
+
+    def __enter__(self) -> "_Deadline":
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
 
 
 class _RateLimiter:
@@ -251,7 +313,7 @@ def _retry_after(response: httpx2.Response) -> float | None:
         return float(value)
     try:
         return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (ValueError, TypeError):  # nothing, or a date without its zone
+    except (ValueError, TypeError, IndexError, OverflowError):  # nothing, or a date without its zone
         return None
 
 

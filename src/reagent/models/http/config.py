@@ -8,8 +8,9 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 from reagent.errors import InputError
-from reagent.validation import check_integer, check_range
+from reagent.validation import check_integer, check_range, check_types
 
+LONGEST = 1e6  # seconds
 KEYS = ("REAGENT_API_KEY", "OPENAI_API_KEY")
 
 
@@ -22,6 +23,8 @@ class ServerOptions:
     concurrency: int = 8  # requests at the same time
     rate: float | None = None  # requests per second, at most
     timeout: float = 60.0  # seconds to wait for a connection or for more of a response
+    deadline: float = 600.0  # seconds for a whole response
+    megabytes: int = 32  # of the largest response, decompressed
     retries: int = 5  # of a request that failed for a transient reason
     backoff: float = 0.5  # seconds before the first retry; doubled each time
     top: int = 20  # top log-probabilities to request; a server may return fewer
@@ -29,11 +32,17 @@ class ServerOptions:
 
     def __post_init__(self) -> None:
         owner = "a server"
+        check_types(owner, self)
+        for name in ("tokenizer", "cache"):
+            if getattr(self, name) == "":
+                raise InputError(f"`{name}` of {owner} is empty: give a name, or leave it out")
         check_integer(owner, "concurrency", self.concurrency, 1, 1000)
         check_integer(owner, "retries", self.retries, 0, 100)
         check_integer(owner, "top", self.top, 1, 100_000)
-        check_range(owner, "timeout", self.timeout, 0.001)
-        check_range(owner, "backoff", self.backoff, 0)
+        check_range(owner, "timeout", self.timeout, 0.001, LONGEST)
+        check_range(owner, "deadline", self.deadline, 0.001, LONGEST)
+        check_integer(owner, "megabytes", self.megabytes, 1, 10_000)
+        check_range(owner, "backoff", self.backoff, 0, LONGEST)
         if self.rate is not None:
             check_range(owner, "rate", self.rate, 1e-6)
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from reagent.errors import ServerError
 from reagent.models.http.capabilities import CompletionCapabilities, ServerInfo, detect_chat
 from reagent.models.http.client import Client
-from reagent.models.http.responses import TokenLogprob, parse_with_logprobs
+from reagent.models.http.responses import TokenLogprob, parse_generated
 from reagent.models.http.scoring import EchoScorer, NextTokenScorer, Scorer
 from reagent.models.http.tokenizers import LocalCodec, ServerCodec
 from reagent.models.http.vocabulary import TextVocabulary, TokenVocabulary, Vocabulary
@@ -113,6 +113,7 @@ class Endpoint:
     request_format: RequestFormat
     vocabulary: Vocabulary
     scorer: Scorer
+    sends_ids: bool = False  # prompts are ids; otherwise text, in which the server finds control tokens
     first_only: bool = False  # a chat that does not continue an answer: only the first token can be scored
 
 
@@ -135,7 +136,7 @@ def make_completion_endpoint(
     else:
         parameter = capabilities.echo if capabilities.accepts_ids else "echo"
         scorer = EchoScorer(client, request_format, vocabulary, parameter, top)
-    return Endpoint(request_format, vocabulary, scorer)
+    return Endpoint(request_format, vocabulary, scorer, sends_ids=capabilities.accepts_ids)
 
 
 def _make_text_endpoint(client: Client, server: ServerInfo, capabilities: CompletionCapabilities) -> Endpoint:
@@ -216,7 +217,7 @@ def _vocabulary_request(
 
     def list_vocabulary() -> Sequence[TokenLogprob]:
         body = {"model": server.model, "prompt": "a", "max_tokens": 1, "temperature": 0, "logprobs": size}
-        (response,) = client.request_all("completions", [body], parse_with_logprobs)
+        (response,) = client.request_all("completions", [body], parse_generated)
         return response.positions[0].top
 
     return list_vocabulary

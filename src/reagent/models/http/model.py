@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from reagent.case import Case, Ids, TargetScores
-from reagent.errors import EmptyGenerationError, InputError
+from reagent.errors import EmptyGenerationError, InputError, ServerError
 from reagent.explanation import Message, Token
 from reagent.models.base import Meter, Predictions
 from reagent.models.chat import Chat, Tools, check_target, render_chat, uses_tools
@@ -16,11 +17,11 @@ from reagent.models.http.capabilities import TEXT, ServerInfo, detect_completion
 from reagent.models.http.client import Client
 from reagent.models.http.config import ServerAddress, ServerOptions
 from reagent.models.http.endpoints import ChatFormat, Endpoint, make_chat_endpoint, make_completion_endpoint
-from reagent.models.http.responses import parse_with_logprobs
+from reagent.models.http.responses import parse_generated
 from reagent.models.http.scoring import EchoScorer, NextTokenScorer
 from reagent.models.http.tokenizers import LocalCodec, load_tokenizer
-from reagent.models.http.vocabulary import TextVocabulary
-from reagent.models.tokenization import tokenize_chat
+from reagent.models.http.vocabulary import TextVocabulary, TokenVocabulary
+from reagent.models.tokenization import find_control_tokens, read_as_text, tokenize_chat
 from reagent.segmentation import split_words
 
 logger = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class HttpModel:
     ) -> None:
         self.client, self.server, self.codec, self.completions = client, server, codec, completions
         self.meter = client.meter
+        self._keeps_control_tokens = True
         self._chats: Endpoint | None = None
         self._latest = completions if completions is not None else self._chat_endpoint()
 
@@ -87,6 +89,32 @@ class HttpModel:
     @property
     def ordinary_texts(self) -> tuple[str, ...]:
         return tuple(self._latest.vocabulary.ordinary.values())
+
+    def find_control_tokens(self, tokens: Sequence[Token], messages: Sequence[Message] = ()) -> list[int]:
+        vocabulary = self._latest.vocabulary
+        return (
+            find_control_tokens(vocabulary.codec, tokens, messages) if isinstance(vocabulary, TokenVocabulary) else []
+        )
+
+    def without_control_tokens(self) -> "HttpModel":
+        model = copy(self)
+        model._keeps_control_tokens = False
+        return model
+
+    def _as_asked(
+        self, endpoint: Endpoint, tokens: tuple[Token, ...], messages: Sequence[Message] = ()
+    ) -> tuple[Token, ...]:
+        """The tokens of a text with its control tokens, or without them."""
+        vocabulary = endpoint.vocabulary
+        if self._keeps_control_tokens or not isinstance(vocabulary, TokenVocabulary):
+            return tokens
+        read = read_as_text(vocabulary.codec, tokens, messages)
+        if read != tokens and not endpoint.sends_ids:
+            raise InputError(
+                "control tokens cannot be read as text: this server takes prompts as text only, in which it finds them "
+                "again; leave out `control_tokens`, or write them in another way"
+            )
+        return read
 
     # --- text to tokens ---
 
@@ -126,7 +154,7 @@ class HttpModel:
             endpoint, _, source, _, special = self._tokenize_chat([{"role": "user", "content": prompt}], None)
             return endpoint, source, special
         self._latest = self.completions
-        return self.completions, self.completions.vocabulary.tokenize(prompt), True
+        return self.completions, self._as_asked(self.completions, self.completions.vocabulary.tokenize(prompt)), True
 
     def _tokenize_chat(
         self, messages: Chat, target: str | None, tools: Tools = ()
@@ -140,7 +168,8 @@ class HttpModel:
             if target is not None:
                 check_target(self.codec.tokenizer, messages, target, self.server.model, tools)
             self._latest = self.completions
-            return self.completions, text, tokenize_chat(self.codec, text, rendered), rendered, False
+            source = self._as_asked(self.completions, tokenize_chat(self.codec, text, rendered), rendered)
+            return self.completions, text, source, rendered, False
         if uses_tools(messages, tools):
             raise InputError(
                 "tools and their messages need the chat template of the model, which a chat endpoint does not show: "
@@ -157,7 +186,7 @@ class HttpModel:
         ids = [i for token in source for i in token.ids]
         if target is not None:
             self._check_length(len(ids), "the target")
-            output = endpoint.vocabulary.tokenize_target(prompt, ids, target, special)
+            output = self._as_asked(endpoint, endpoint.vocabulary.tokenize_target(prompt, ids, target, special))
             if endpoint.first_only and len(output) > 1:
                 raise InputError(
                     f"this chat endpoint does not continue an unfinished answer, so that only its first token can "
@@ -169,7 +198,9 @@ class HttpModel:
             new = 1
         self._check_length(len(ids) + new, f"{new} new tokens")
         body = endpoint.request_format.body(ids, new, 1)
-        (response,) = self.client.request_all(endpoint.request_format.path, [body], parse_with_logprobs)
+        (response,) = self.client.request_all(endpoint.request_format.path, [body], parse_generated)
+        if len(response.positions) > new:
+            raise ServerError(f"the server returned {len(response.positions)} tokens where {new} were requested")
         completion, output = endpoint.vocabulary.parse_continuation(prompt, ids, response, special)
         if not output:
             raise EmptyGenerationError
@@ -193,6 +224,10 @@ class HttpModel:
 
     def score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
         return self.score_ragged(list(sequences), np.tile(positions, (len(sequences), 1)), targets)
+
+    def score_again(self, repetition: int, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
+        with self.client.repeating(repetition):
+            return self.score(sequences, positions, targets)
 
     def score_ragged(self, sequences: Sequence[Ids], positions: Ids, targets: Ids) -> TargetScores:
         return self._endpoint_of(sequences[0]).scorer.score(sequences, positions, targets)

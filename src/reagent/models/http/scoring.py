@@ -26,6 +26,7 @@ log-probability is always reported.
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -34,19 +35,28 @@ import numpy as np
 
 from reagent.case import Ids, TargetScores
 from reagent.errors import ServerError
+from reagent.models.http.capabilities import LARGEST_BIAS
 from reagent.models.http.client import Client
-from reagent.models.http.responses import ParsedResponse, PositionLogprobs, TokenLogprob, parse_with_logprobs
+from reagent.models.http.responses import (
+    ParsedResponse,
+    PositionLogprobs,
+    TokenLogprob,
+    parse_generated,
+    parse_with_logprobs,
+    visible,
+)
 from reagent.models.http.vocabulary import Vocabulary
+from reagent.models.tokenization import REPLACEMENT
 
 if TYPE_CHECKING:
     from reagent.models.http.endpoints import CompletionFormat, RequestFormat
 
 UNLISTED = 2**30  # the rank of a token that is not listed
-LARGEST_BIAS = 100.0  # the limit of OpenAI
 ECHOED = 5  # likeliest tokens to request at every position of a scored text: enough for the published stopping test
 BIAS_ROUNDS = 12  # in which a bias is raised until its token is listed
 BIAS_STEP = 5.0
 NEARLY_ONE = -0.002  # above this log-probability, rounding hides the effect of the bias
+_UNSPELLED = re.compile(r"|<.*>|\[.*\]|(bytes|token_id):.*")
 _ROUNDING = 1e-6  # error of a sum of probabilities: a smaller remainder counts as this
 
 Context = tuple[int, ...]
@@ -144,6 +154,10 @@ class EchoScorer:
             raise ServerError(
                 f"the server returned {len(positions)} tokens for a prompt of {len(ids)} tokens and 1 new one"
             )
+        for p in where:
+            actual = positions[p].actual
+            if actual is not None and actual.id not in (None, ids[p]):
+                raise ServerError(f"the server returned the token {actual.id} of the prompt as token {ids[p]}")
         return [positions[p] for p in where]
 
 
@@ -178,7 +192,7 @@ class NextTokenScorer:
         return self._next_positions([tuple(context)])[tuple(context)].top
 
     def _request(self, bodies: Sequence[Mapping[str, Any]]) -> list[ParsedResponse]:
-        return self.client.request_all(self.request_format.path, bodies, parse_with_logprobs)
+        return self.client.request_all(self.request_format.path, bodies, parse_generated)
 
     def _next_positions(self, texts: Iterable[Context]) -> dict[Context, PositionLogprobs]:
         texts = list(texts)
@@ -262,9 +276,26 @@ def _align(positions: Sequence[PositionLogprobs], text: str) -> list[tuple[int, 
     shift = "".join(position.text for position in positions).find(text)
     if shift < 0:
         edges = [position.offset for position in positions] + [len(text)]
+        _check_spelling(positions, edges, text)
     else:
         edges = list(np.cumsum([0, *(len(position.text) for position in positions)]) - shift)
     return [(begin, end, position) for (begin, end), position in zip(pairwise(edges), positions, strict=True)]
+
+
+def _check_spelling(positions: Sequence[PositionLogprobs], edges: Sequence[int], text: str) -> None:
+    """Refuse tokens that are not those of the text at their offsets.
+
+    Parts of characters, names of special tokens and ids have no text of their own, and are not compared.
+    """
+    for position, (begin, end) in zip(positions, pairwise(edges), strict=True):
+        piece = position.text.replace("▁", " ").replace("Ġ", " ").replace("Ċ", "\n").strip()
+        comparable = piece.isprintable() and REPLACEMENT not in piece and not _UNSPELLED.fullmatch(piece)
+        inside = begin < len(text) and comparable
+        if (begin > end and inside) or (inside and not text.startswith(piece, begin) and piece not in text[begin:end]):
+            raise ServerError(
+                f"the tokens that the server returned do not spell the prompt: {visible(piece)[:40]!r} at character "
+                f"{begin}, where it has {visible(text[begin : begin + 40])!r}"
+            )
 
 
 # --- censored targets ---

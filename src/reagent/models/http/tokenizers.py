@@ -8,10 +8,14 @@ from typing import Any, Protocol
 
 from reagent.errors import FileError, InputError, ServerError
 from reagent.models.http.client import Client
-from reagent.models.http.responses import TokenLogprob
+from reagent.models.http.responses import TokenLogprob, as_bytes, as_count, visible
 from reagent.models.tokenization import REPLACEMENT, Span, TokenizerCodec, spans_by_decoding
 
+_SPARE_TOKENS = 16  # special tokens around a text; normalization makes at most a few tokens of each byte
 _SPECIAL = re.compile(r"<[|/]?[\w|▁ .-]+[|]?>|\[[A-Z_]+\]")
+
+# Names of control tokens that are not pieces of ordinary text, as <p> may be.
+_CONTROL = re.compile(r"<[|｜][^<>]+[|｜]>|</?(s|bos|eos|pad|unk|think)>|<(start|end)_of_turn>|\[/?INST\]")
 
 
 def looks_special(text: str) -> bool:
@@ -49,7 +53,9 @@ class LocalCodec(TokenizerCodec):
         return self.token_texts.get(token)
 
     def find_id(self, listed: TokenLogprob) -> int | None:
-        return self._ids_by_text.get(listed.text) if listed.id is None else listed.id
+        if listed.id is None:
+            return self._ids_by_text.get(listed.text)
+        return listed.id if listed.id < len(self.tokenizer) else None
 
     @cached_property
     def _ids_by_text(self) -> dict[str, int]:
@@ -98,6 +104,7 @@ class ServerCodec:
         start = next((k for k in range(len(whole)) if whole[k : k + len(plain)] == plain), 0)
         self.special_ids.update(whole[:start])
         decoded = self.decode(plain)
+        self.special_ids.update(i for i in plain if _CONTROL.fullmatch(self._raw[i].decode("utf-8", "replace").strip()))
         extra = len(decoded) - len(text)  # some tokenizers put a space before every text
         if extra < 0 or not decoded.endswith(text):
             raise InputError(
@@ -125,6 +132,8 @@ class ServerCodec:
         (tokens,) = self.client.request_all(
             "/tokenize", [tokenize_request(self.model, text, special)], parse_tokens, counted=False
         )
+        if len(tokens) > 8 * len(text.encode()) + _SPARE_TOKENS:
+            raise ServerError(f"the /tokenize endpoint of the server returned {len(tokens)} tokens for {text[:40]!r} …")
         self._raw |= {token: raw for token, raw in tokens if raw is not None and token not in self._raw}
         return [token for token, _ in tokens]
 
@@ -158,23 +167,34 @@ def parse_tokens(data: Any) -> list[tuple[int, bytes | None]]:
     """
 
     def raw(piece: Any) -> bytes | None:
-        return piece.encode() if isinstance(piece, str) else None if piece is None else bytes(piece)
+        return piece.encode() if isinstance(piece, str) else None if piece is None else as_bytes(piece)
 
     try:
         entries = data["tokens"] if isinstance(data, dict) else data
         return [
-            (entry, None) if isinstance(entry, int) else (int(entry["id"]), raw(entry.get("piece", entry.get("text"))))
+            (as_count(entry), None)
+            if isinstance(entry, int)
+            else (as_count(entry["id"]), raw(entry.get("piece", entry.get("text"))))
             for entry in entries
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ServerError(f"the /tokenize endpoint of the server returned an unknown format ({error!r})") from error
+        raise ServerError(
+            f"the /tokenize endpoint of the server returned an unknown format ({visible(repr(error))})"
+        ) from error
 
 
 def _parse_text(data: Any) -> str:
     try:
-        return str(data["prompt"] if "prompt" in data else data["content"])
+        text = data["prompt"] if "prompt" in data else data["content"]
+        return text if isinstance(text, str) else _refuse_text(text)
     except (KeyError, TypeError) as error:
-        raise ServerError(f"the /detokenize endpoint of the server returned an unknown format ({error!r})") from error
+        raise ServerError(
+            f"the /detokenize endpoint of the server returned an unknown format ({visible(repr(error))})"
+        ) from error
+
+
+def _refuse_text(value: Any) -> str:
+    raise TypeError(f"text expected, got {type(value).__name__}")
 
 
 def load_tokenizer(source: str | Path) -> LocalCodec:
