@@ -160,7 +160,7 @@ def test_arguments_of_an_explanation() -> None:
         (["--set", "method=3"], "has no option 'method'"),
         (["--cache", "a", "--server", "cache=b"], "--cache is given twice, also as --server cache: give it once"),
         (["--max-new-tokens", "1.5"], "valid integer"),
-        (["--max-new-tokens", "100000000"], "must be between 1 and 1000000"),
+        (["--max-new-tokens", "100000000"], "must be at most 1000000"),
         (["--control-tokens", "drop"], "Known: keep, text"),
     ],
 )

@@ -110,7 +110,7 @@ class ExplainRequest:
         return cls(
             prompt=checked_prompt,
             target=target,
-            max_new_tokens=check_whole("max_new_tokens", max_new_tokens, 1, MOST_NEW_TOKENS),
+            max_new_tokens=check_new_tokens(max_new_tokens),
             tools=check_tools(() if tools is None else tools),
             stride=step,
             units=checked_units,
@@ -183,6 +183,14 @@ def check_whole(name: str, value: Any, low: int, high: int | None = None) -> int
         limits = f"at least {low}" if high is None else f"between {low} and {high}"
         raise InputError(f"`{name}` must be {limits}, got {value}")
     return int(value)
+
+
+def check_new_tokens(value: Any) -> int:
+    """The length of a continuation."""
+    length = check_whole("max_new_tokens", value, 1)
+    if length > MOST_NEW_TOKENS:
+        raise InputError(f"`max_new_tokens` must be at most {MOST_NEW_TOKENS}, got {value}")
+    return length
 
 
 def check_flag(name: str, value: Any) -> bool:

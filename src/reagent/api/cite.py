@@ -42,7 +42,7 @@ from reagent.models.load import load_model
 from reagent.removal import check_removal, make_remover, require_removal
 from reagent.replacers import Replacer, choose_automatic, make_replacer
 from reagent.replacers.base import no_proposals
-from reagent.request import LARGEST_SEED, MOST_NEW_TOKENS, check_control_tokens, check_texts, check_whole
+from reagent.request import LARGEST_SEED, check_control_tokens, check_new_tokens, check_texts, check_whole
 from reagent.segmentation import assign, split_sentences
 
 MAX_NEW_TOKENS = 64
@@ -104,7 +104,7 @@ class CiteRequest:
             answer=None if answer is None else answer.strip(),
             template=template,
             document_template=document_template,
-            max_new_tokens=check_whole("max_new_tokens", max_new_tokens, 1, MOST_NEW_TOKENS),
+            max_new_tokens=check_new_tokens(max_new_tokens),
             removal=chosen,
             replacer=replacer if chosen == "replace" else None,
             probes=None if probes is None else check_whole("probes", probes, least),
