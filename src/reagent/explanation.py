@@ -15,6 +15,7 @@ import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, overload
@@ -345,10 +346,13 @@ class Explanation:
 
         Earlier output that was never removed counts as protected.
         """
-        output = self.output[: self._index(target)]
-        if self.attributes == "prompt":
-            output = tuple(replace(token, protected=True) for token in output)
-        return self.input + output
+        return self.input + self._output_as_context[: self._index(target)]
+
+    @cached_property
+    def _output_as_context(self) -> tuple[Token, ...]:
+        if self.attributes == "context":
+            return self.output
+        return tuple(replace(token, protected=True) for token in self.output)
 
     def top(self, n: int = 5, target: int | None = None) -> list[Contribution]:
         """The `n` most important units for the answer as a whole, or for output token `target`, the best first.
