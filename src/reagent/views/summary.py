@@ -286,7 +286,8 @@ def rank_intervals(explanation: Explanation, target: int) -> list[tuple[int, int
     score, effect, error = (
         np.array(rows[target])[ranked] for rows in (explanation.scores, explanation.effects, explanation.stderr)
     )
-    margin = Z_95 * error
+    with np.errstate(over="ignore"):  # errors of a file can be as large as a float
+        margin = Z_95 * error
     intervals: list[tuple[int, int] | None] = [None] * len(context)
     for k in np.argsort(-score, kind="stable")[:MAX_RANKED]:
         i, s, e, m = ranked[k], score[k], effect[k], margin[k]
