@@ -24,6 +24,7 @@ from reagent import serialization
 from reagent._version import __version__
 from reagent.atomic_io import atomic_write
 from reagent.errors import InputError, UnknownNameError
+from reagent.explanation_checks import check_places
 from reagent.explanation_parts import (
     Answer,
     Cost,
@@ -464,7 +465,9 @@ class Explanation:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Explanation":
         """The reverse of `to_dict`. Anything but a complete explanation of this schema is a FileError."""
-        return serialization.from_dict(cls, data)
+        why = serialization.from_dict(cls, data)
+        check_places(why)
+        return why
 
     @classmethod
     def load(cls, path: str | Path) -> "Explanation":

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self, TypeVar, get_type_hints
 
 from annotated_types import Ge
 
@@ -47,6 +47,9 @@ class Document(Protocol):
     SCHEMA: ClassVar[str]
     OLDER_SCHEMAS: ClassVar[dict[str, frozenset[str]]]
     ADDED_LATER: ClassVar[frozenset[str]]
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self: ...
 
 
 D = TypeVar("D", bound=Document)
@@ -129,10 +132,20 @@ def from_dict(kind: type[D], data: Any) -> D:
     except ValueError as error:  # the data have no JSON form
         raise FileError(f"not a complete {noun}: {error}") from error
     optional = kind.ADDED_LATER | kind.OLDER_SCHEMAS.get(data["schema"], frozenset())
-    for path in _find_missing(_plain(document), body):
+    written = _plain(document)
+    _check_numbers(noun, written)
+    for path in _find_missing(written, body):
         if ".".join(step for step in path if isinstance(step, str)) not in optional:
             raise FileError(f"not a complete {noun}: {_path(path)!r} is missing")
     return document
+
+
+def _check_numbers(noun: str, written: Any) -> None:
+    """Refuse NaN and infinity also where any value is allowed: what cannot be saved is not loaded."""
+    try:
+        json.dumps(written, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"not a complete {noun}: {error}") from error
 
 
 def _find_missing(written: Any, given: Any, path: Steps = ()) -> Iterator[Steps]:
@@ -152,7 +165,7 @@ def load(kind: type[D], path: str | Path) -> D:
     """Read a document from a JSON file."""
     data = read_json(path, f"a file written by {_noun(kind.SCHEMA).capitalize()}.save")
     try:
-        return from_dict(kind, data)
+        return kind.from_dict(data)
     except FileError as error:
         raise FileError(f"{str(path)!r}: {error}") from error
 

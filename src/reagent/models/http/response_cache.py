@@ -45,7 +45,7 @@ class ResponseCache:
             row = self._translate_errors(
                 lambda: self._database.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
             )
-        return None if row is None else json.loads(zlib.decompress(row[0]))
+        return None if row is None else self._translate_errors(lambda: json.loads(zlib.decompress(row[0])))
 
     def put(self, key: str, response: Any) -> None:
         row = key, zlib.compress(json.dumps(response).encode(), 1)
@@ -89,7 +89,9 @@ class ResponseCache:
     def _translate_errors(self, act: Callable[[], T]) -> T:
         try:
             return act()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, zlib.error, ValueError, TypeError, OverflowError, RecursionError) as error:
+            if isinstance(error, FileError):
+                raise
             raise FileError(
                 f"cannot use the cache {str(self._path)!r}: {error}; it may be damaged or not writable: "
                 "move it away, or give another file"
