@@ -13,8 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hostile.mutations import ODD_VALUES, Random, assert_one_line, choose, mutate_bytes, mutate_document, to_json
 from reagent import Citations, Comparison, Evaluation, Explanation, explain
 from reagent.atomic_io import atomic_write
@@ -81,11 +79,15 @@ def evaluation_json() -> dict[str, Any]:
     from web.service import capital_model
 
     why = Explanation.from_dict(explanation_json())
-    return evaluate(capital_model(), why, metrics=["lds", "sufficiency"], draws=2, probes=8, replacer="random").to_dict()
+    return evaluate(
+        capital_model(), why, metrics=["lds", "sufficiency"], draws=2, probes=8, replacer="random"
+    ).to_dict()
 
 
 def explanation_file(rng: Random) -> None:
-    _attack_result(choose(rng, samples_json()), Explanation, rng, lambda why: (to_view_data(why), str(why), why.warnings))
+    _attack_result(
+        choose(rng, samples_json()), Explanation, rng, lambda why: (to_view_data(why), str(why), why.warnings)
+    )
 
 
 def citations_file(rng: Random) -> None:
@@ -189,7 +191,7 @@ def prompts_file(rng: Random) -> None:
 def document_folder(rng: Random) -> None:
     """A folder with odd names, damaged files, and links in circles."""
     with temporary_folder() as folder, one_line():
-        (folder / "a.txt").write_bytes(mutate_bytes("It is Ann. She left.".encode(), rng))
+        (folder / "a.txt").write_bytes(mutate_bytes(b"It is Ann. She left.", rng))
         lines = [to_json(mutate_document({"id": "x", "text": "One. Two."}, rng)) for _ in range(3)]
         (folder / "b.jsonl").write_bytes(b"\n".join(lines))
         (folder / "deep").mkdir()
@@ -209,7 +211,9 @@ def written_path(rng: Random) -> None:
         (folder / "old.json").write_text("old")
         (folder / "loop").symlink_to("loop")
         (folder / "link.json").symlink_to("old.json")
-        name = choose(rng, ("old.json", "loop", "loop/a.json", "link.json", ".", "no/a.json", "a" * 300, "a\0b", "\ud800"))
+        name = choose(
+            rng, ("old.json", "loop", "loop/a.json", "link.json", ".", "no/a.json", "a" * 300, "a\0b", "\ud800")
+        )
         text = why.to_json() if rng.random() < 0.5 else str(choose(rng, ODD_VALUES))
         atomic_write(folder / name, text)
         assert (folder / name).read_text("utf-8") == text
