@@ -78,7 +78,7 @@ def assert_one_line(error: ReagentError) -> None:
 
 
 def _near(value: float, rng: Random) -> float:
-    return choose(rng, (value + 1, value - 1, -value, value * 1000, value / 3))
+    return choose(rng, (value + 1, value - 1, -value, value * 1000, value // 3))
 
 
 def _holders(data: Any) -> list[Any]:

@@ -131,7 +131,9 @@ def translate_errors(path: Path, act: Callable[[], T]) -> T:
         if any(word in str(error) for word in ("no such", "decode", "malformed", "near")):
             raise _damage_error(path, error) from error
         raise FileError(f"cannot use {str(path)!r}: {error}; give a file on a disk that can be written") from error
-    except (sqlite3.Error, OverflowError, TypeError) as error:
+    except FileError:
+        raise
+    except (sqlite3.Error, *_CONTENT_ERRORS) as error:  # sqlite3 decodes texts, and even names of columns
         raise _damage_error(path, error) from error
 
 
