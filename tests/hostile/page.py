@@ -33,7 +33,7 @@ BOUNDS = """## Bounds
 |---|---|
 | a connection without a whole request head | closed after 10 s; of more than 200, the one that waited longest |
 | the body of a request | 8 MB, 15 s; all that arrive at once 64 MB |
-| the header of a GGUF file | blocks have tensors, tensors have weights in the file; checked before memory is allocated |
+| the header of a GGUF file | as many blocks as there are tensors for, and tensors inside the file; checked first |
 | a saved job | run again after a crash, at most three times |
 | rank intervals in views | of the 100 highest scores; the work of a view is linear in the numbers of its explanation |
 | rows of a benchmark file and of a reply cache | have checksums, so that a changed bit is found |

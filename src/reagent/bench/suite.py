@@ -22,6 +22,13 @@ from reagent.request import choose_replacer, configure_method
 from reagent.validation import check_integer, with_options
 
 KINDS = ("study", "replacers", "hyperparameters", "convergence", "prompts")
+_TOML_NAMES: Mapping[type, str] = {
+    dict: "a table",
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    list: "a list",
+}
 # The settings of the metrics, and their types in TOML: of one value, or of the items of a list.
 _METRIC_OPTIONS: Mapping[str, tuple[type, ...]] = {
     "draws": (int,),
@@ -224,7 +231,7 @@ def check(suite: Suite) -> None:
         if type(value) not in allowed or (
             type(value) is list and any(type(item) not in allowed[:-1] for item in value)
         ):
-            names = " or ".join({dict: "a table", str: "a text"}.get(kind, f"a {kind.__name__}") for kind in allowed)
+            names = " or ".join(_TOML_NAMES.get(kind, kind.__name__) for kind in allowed)
             raise InputError(f"{key} of the metrics of {owner} must be {names}, got {value!r}")
     for model in suite.models:
         if model.dtype.removeprefix("torch.") not in DTYPES:
