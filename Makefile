@@ -34,10 +34,8 @@ test: $(STAMP)  ## run all tests
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 soak: $(STAMP)  ## attack files, service, servers and prompts (hours); SOAK="--minutes 30"; writes docs/hardening.md
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/hostile/soak.py $(SOAK) > soak.json.part
-	mv soak.json.part docs/benchmarks/soak.json
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/hostile/soak.py --out docs/benchmarks/soak.json $(SOAK)
 	$(BIN)/python tests/hostile/page.py docs/benchmarks/soak.json > docs/hardening.md
-	@cat docs/benchmarks/soak.json
 
 sweep: $(STAMP)  ## check every causal-LM architecture, and every kind of GGUF file (minutes)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m 'sweep or not sweep' tests/models/test_architectures.py tests/models/test_gguf_llama_cpp.py

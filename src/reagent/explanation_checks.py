@@ -5,18 +5,15 @@ Everything else is checked where an explanation is built. Files may be damaged, 
 
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reagent.errors import FileError
-
-if TYPE_CHECKING:
-    from reagent.explanation import Explanation
 
 TARGET_KINDS = ("tokens", "span", "contrast")
 
 
-def check_places(why: "Explanation") -> None:
-    """Raise a FileError if a place lies outside its text, or if places are out of order."""
+def check_places(why: Any) -> None:
+    """For an Explanation, whose module imports this one: raise a FileError if a place lies outside its text, or if places are out of order."""
     for name, units, text in (
         ("input", why.input, why.prompt),
         ("output", why.output, why.completion),
@@ -34,7 +31,7 @@ def check_places(why: "Explanation") -> None:
         raise FileError(f"not a complete explanation: target.kind must be one of {', '.join(TARGET_KINDS)}")
 
 
-def _other_places(why: "Explanation") -> Iterator[tuple[str, Iterable[Any], str]]:
+def _other_places(why: Any) -> Iterator[tuple[str, Iterable[Any], str]]:
     yield "messages", why.messages, why.prompt
     if why.trace is not None:
         yield "trace.sources", why.trace.sources, why.prompt

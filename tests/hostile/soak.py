@@ -46,7 +46,10 @@ def main() -> int:
     state["peak_megabytes"] = peak_megabytes()
     write_state(state, options)
     summary = summarize(state)
-    print(json.dumps(summary, indent=1))
+    text = json.dumps(summary, indent=1)
+    if options.out is not None:
+        options.out.write_text(text + "\n")
+    print(text)
     return int(summary["failures"] > 0)
 
 
@@ -62,6 +65,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--no-kills", action="store_true")
     parser.add_argument("--tokens", type=int, default=3000, help="of the prompt whose memory is measured; 0: none")
     parser.add_argument("--state", type=Path, help="a file from which a stopped run continues")
+    parser.add_argument("--out", type=Path, help="a file for the summary, which is also printed")
     return parser.parse_args()
 
 

@@ -14,7 +14,6 @@ from reagent.web.app import create_app
 from reagent.web.config import Limits, ServiceConfig
 from web.service import capital_model, wait_for
 
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 HALF_HEAD = b"GET /api/health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
 
