@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
+from threading import RLock
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self, TypeVar, get_type_hints
 
 from annotated_types import Ge
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 Steps = tuple[int | str, ...]  # keys and indices that lead to a value inside a document
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 KINDS = {"explanation": "an explanation", "evaluation": "an evaluation", "citations": "a file of citations"}
+_BUILDING = RLock()  # pydantic parses source code for descriptions, which two threads of a service cannot do at once
 # How pydantic reads a class of results; dataclasses inside it inherit these settings.
 STRICT = {
     "extra": "forbid",
@@ -222,8 +224,13 @@ def _path(steps: Steps) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
 
 
-@cache
 def _adapter(kind: type[D]) -> "TypeAdapter[D]":
+    with _BUILDING:
+        return _build_adapter(kind)
+
+
+@cache
+def _build_adapter(kind: type[D]) -> "TypeAdapter[D]":
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)

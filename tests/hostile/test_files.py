@@ -1,6 +1,8 @@
 """A few attacks by files of each kind; `make soak` tries thousands."""
 
 import json
+import threading
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from hostile.file_attacks import ATTACKS, explanation_json
 from hostile.mutations import assert_one_line
-from reagent import Explanation
+from reagent import Explanation, serialization
 from reagent.errors import FileError, ReagentError
 from reagent.schemas import read_schema
 
@@ -106,3 +108,23 @@ def test_nan_in_a_file_is_refused_where_it_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(data))
     with pytest.raises(FileError, match="NaN is not a number of JSON"):
         Explanation.load(tmp_path / "a.json")
+
+
+def test_threads_that_read_at_once_build_the_reader_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pydantic parses source code while it builds one, and CPython fails if two threads do so at once."""
+    built = []
+
+    class Slow:
+        def __init__(self, kind: type) -> None:
+            built.append(kind)
+            time.sleep(0.05)
+
+    monkeypatch.setattr("pydantic.TypeAdapter", Slow)
+    serialization._build_adapter.cache_clear()
+    threads = [threading.Thread(target=serialization._adapter, args=(Explanation,)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    serialization._build_adapter.cache_clear()
+    assert built == [Explanation]
