@@ -13,7 +13,7 @@ TARGET_KINDS = ("tokens", "span", "contrast")
 
 
 def check_places(why: Any) -> None:
-    """For an Explanation, whose module imports this one: raise a FileError if a place lies outside its text, or if places are out of order."""
+    """Raise a FileError if a place of an Explanation lies outside its text, or if places are out of order."""
     for name, units, text in (
         ("input", why.input, why.prompt),
         ("output", why.output, why.completion),
