@@ -152,7 +152,7 @@ def kill_benchmark(kills: int, seed: int = 0) -> dict[str, Any]:
         seconds = _bench(suite, folder / "whole.sqlite")
         cells = []
         for _ in range(kills):
-            _bench(suite, folder / "killed.sqlite", after=float(rng.uniform(0.0, 0.6)) * seconds)
+            _bench(suite, folder / "killed.sqlite", after=float(rng.uniform(0.2, 0.9)) * seconds)
             cells.append(len(table(folder / "killed.sqlite")))
         _bench(suite, folder / "killed.sqlite")
         whole = table(folder / "whole.sqlite")

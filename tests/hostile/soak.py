@@ -43,7 +43,7 @@ def main() -> int:
     except KeyboardInterrupt:
         state["interrupted"] = True
     state["seconds"] = round(state.get("seconds", 0) + time.monotonic() - begin)
-    state["peak_megabytes"] = peak_megabytes()
+    state["peak_megabytes"] = max(state.get("peak_megabytes", 0), peak_megabytes())
     write_state(state, options)
     summary = summarize(state)
     text = json.dumps(summary, indent=1)
@@ -92,7 +92,7 @@ def attack_all(attacks: dict[str, Any], state: dict[str, Any], options: argparse
             take_turn(name, attacks[name], kind, options, begin)
             if kind["attempts"] >= options.count:
                 del left[name]
-            state["peak_megabytes"] = peak_megabytes()
+            state["peak_megabytes"] = max(state.get("peak_megabytes", 0), peak_megabytes())
             write_state(state, options)
         done = sum(kind["attempts"] for kind in state["kinds"].values())
         print(f"{done:,} attempts, {count_failures(state)} failures", file=sys.stderr, flush=True)
