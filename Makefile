@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test sweep check benchmark study clean
+.PHONY: help install demo test soak sweep check benchmark study clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,6 +32,10 @@ demo: $(BASE)  ## explain one answer of the embedded model, on the terminal and 
 
 test: $(STAMP)  ## run all tests
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+
+soak: $(STAMP)  ## attack files, service, servers and prompts (hours); SOAK="--minutes 30"; writes docs/hardening.md
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/hostile/soak.py --out docs/benchmarks/soak.json $(SOAK)
+	$(BIN)/python tests/hostile/page.py docs/benchmarks/soak.json > docs/hardening.md
 
 sweep: $(STAMP)  ## check every causal-LM architecture, and every kind of GGUF file (minutes)
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m 'sweep or not sweep' tests/models/test_architectures.py tests/models/test_gguf_llama_cpp.py

@@ -18,7 +18,7 @@ ROWS = [
     {"atomic_io", "validation", "plugins"},
     {"segmentation"},
     {"serialization"},
-    {"explanation_parts"},
+    {"explanation_parts", "explanation_checks"},
     {"explanation"},
     {"aggregation"},
     {"tracing"},

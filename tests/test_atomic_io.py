@@ -78,3 +78,19 @@ def test_what_is_no_ordinary_file_is_left_alone(tmp_path: Path) -> None:
 def test_a_name_that_no_system_takes(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="cannot write"):
         check_writable(tmp_path / ("x" * 300))
+
+
+@pytest.mark.parametrize("path", ["loop", "loop/a.json"])
+def test_links_in_a_circle_are_one_clear_line(tmp_path: Path, path: str) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    for act in (check_writable, lambda place: atomic_write(place, "a")):
+        with pytest.raises(FileError, match="links form a circle"):
+            act(tmp_path / path)
+
+
+def test_text_that_is_not_unicode_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    atomic_write(tmp_path / "a.json", "old")
+    with pytest.raises(FileError, match="half of a surrogate pair"):
+        atomic_write(tmp_path / "a.json", "a\ud800")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+    assert (tmp_path / "a.json").read_text() == "old"

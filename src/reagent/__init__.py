@@ -5,6 +5,7 @@ request.py       everything that is asked, checked once
 case.py          the tokenised question
 explanation.py   the result
 explanation_parts.py  its tokens, groups, cost and other parts
+explanation_checks.py  places in the texts of a result from a file
 aggregation.py   the same in words or sentences, or for the answer as a whole
 tracing.py       an answer traced through the reasoning to the prompt
 serialization.py  its JSON

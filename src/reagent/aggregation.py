@@ -29,6 +29,8 @@ from reagent.explanation import (
 from reagent.segmentation import UNITS, Span, assign
 from reagent.validation import check_name
 
+LONGEST_WORD = 50  # characters kept on either side of a replaced token: a "word" may be as long as the prompt
+
 Runs = Sequence[Sequence[int]]  # neighbouring units that become one
 Mover = Callable[[int], int]  # from the old position of a unit to its new one
 
@@ -188,7 +190,8 @@ def _move_what_if(what_if: WhatIf, why: Explanation, units: Sequence[Token], mov
     if position >= len(units):
         return replace(what_if, position=position)
     token, unit = why.input[what_if.position], units[position]
-    before, after = unit.text[: token.start - unit.start], unit.text[token.end - unit.start :]
+    start, end = token.start - unit.start, token.end - unit.start
+    before, after = unit.text[max(0, start - LONGEST_WORD) : start], unit.text[end : end + LONGEST_WORD]
     return replace(what_if, position=position, replacement=before + what_if.replacement + after)
 
 

@@ -21,6 +21,9 @@ class ReagentError(Exception):
 
     exit_code = 1
 
+    def __str__(self) -> str:
+        return " ".join(super().__str__().splitlines())  # texts of other libraries, and names, may have several lines
+
 
 class InputError(ReagentError, ValueError):
     """An argument cannot be used."""

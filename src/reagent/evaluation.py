@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar
 from reagent import serialization
 from reagent._version import __version__
 from reagent.atomic_io import atomic_write
-from reagent.errors import InputError
+from reagent.errors import FileError, InputError
 from reagent.explanation import Z_95, Info, StandardError
 from reagent.field_types import check_fields
 from reagent.serialization import Count, JsonSchema
@@ -176,7 +176,11 @@ class Evaluation:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Evaluation":
         """The reverse of `to_dict`. Anything but a complete evaluation of this schema is a FileError."""
-        return serialization.from_dict(cls, data)
+        evaluation = serialization.from_dict(cls, data)
+        for name in ("model", "method"):
+            if not isinstance(evaluation.explanation.get(name), Mapping):
+                raise FileError(f"not a complete evaluation: 'explanation.{name}' must be an object")
+        return evaluation
 
     @classmethod
     def load(cls, path: str | Path) -> "Evaluation":

@@ -15,6 +15,7 @@ import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import pairwise
 from numbers import Integral
 from pathlib import Path
@@ -26,6 +27,7 @@ from reagent import serialization
 from reagent._version import __version__
 from reagent.atomic_io import atomic_write
 from reagent.errors import InputError, UnknownNameError
+from reagent.explanation_checks import check_places
 from reagent.explanation_parts import (
     Answer,
     Cost,
@@ -362,10 +364,13 @@ class Explanation:
 
         Earlier output that was never removed counts as protected.
         """
-        output = self.output[: self._index(target)]
-        if self.attributes == "prompt":
-            output = tuple(replace(token, protected=True) for token in output)
-        return self.input + output
+        return self.input + self._output_as_context[: self._index(target)]
+
+    @cached_property
+    def _output_as_context(self) -> tuple[Token, ...]:
+        if self.attributes == "context":
+            return self.output
+        return tuple(replace(token, protected=True) for token in self.output)
 
     def top(self, n: int = 5, target: int | None = None) -> list[Contribution]:
         """The `n` most important units for the answer as a whole, or for output token `target`, the best first.
@@ -480,7 +485,9 @@ class Explanation:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Explanation":
         """The reverse of `to_dict`. Anything but a complete explanation of this schema is a FileError."""
-        return serialization.from_dict(cls, data)
+        why = serialization.from_dict(cls, data)
+        check_places(why)
+        return why
 
     @classmethod
     def load(cls, path: str | Path) -> "Explanation":

@@ -18,7 +18,8 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, TypeVar, get_type_hints
+from threading import RLock
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self, TypeVar, get_type_hints
 
 from annotated_types import Ge
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 Steps = tuple[int | str, ...]  # keys and indices that lead to a value inside a document
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 KINDS = {"explanation": "an explanation", "evaluation": "an evaluation", "citations": "a file of citations"}
+_BUILDING = RLock()  # pydantic parses source code for descriptions, which two threads of a service cannot do at once
 # How pydantic reads a class of results; dataclasses inside it inherit these settings.
 STRICT = {
     "extra": "forbid",
@@ -48,6 +50,9 @@ class Document(Protocol):
     SCHEMA: ClassVar[str]
     OLDER_SCHEMAS: ClassVar[dict[str, frozenset[str]]]
     ADDED_LATER: ClassVar[frozenset[str]]
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self: ...
 
 
 D = TypeVar("D", bound=Document)
@@ -130,10 +135,20 @@ def from_dict(kind: type[D], data: Any) -> D:
     except ValueError as error:  # the data have no JSON form
         raise FileError(f"not a complete {noun}: {error}") from error
     optional = kind.ADDED_LATER | kind.OLDER_SCHEMAS.get(data["schema"], frozenset())
-    for path in _find_missing(_plain(document), body):
+    written = _plain(document)
+    _check_numbers(noun, written)
+    for path in _find_missing(written, body):
         if ".".join(step for step in path if isinstance(step, str)) not in optional:
             raise FileError(f"not a complete {noun}: {_path(path)!r} is missing")
     return document
+
+
+def _check_numbers(noun: str, written: Any) -> None:
+    """Refuse NaN and infinity also where any value is allowed: what cannot be saved is not loaded."""
+    try:
+        json.dumps(written, allow_nan=False)
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"not a complete {noun}: {error}") from error
 
 
 def _find_missing(written: Any, given: Any, path: Steps = ()) -> Iterator[Steps]:
@@ -155,7 +170,7 @@ def load(kind: type[D], path: str | Path) -> D:
         raise InputError(f"give the path of a file, got a {type(path).__name__}")
     data = read_json(path, f"a file written by {_noun(kind.SCHEMA).capitalize()}.save")
     try:
-        return from_dict(kind, data)
+        return kind.from_dict(data)
     except FileError as error:
         raise FileError(f"{str(path)!r}: {error}") from error
 
@@ -212,8 +227,13 @@ def _path(steps: Steps) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
 
 
-@cache
 def _adapter(kind: type[D]) -> "TypeAdapter[D]":
+    with _BUILDING:
+        return _build_adapter(kind)
+
+
+@cache
+def _build_adapter(kind: type[D]) -> "TypeAdapter[D]":
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)

@@ -181,3 +181,57 @@ def test_many_cells_are_a_few_megabytes(cell: Cell, tmp_path: Path) -> None:
     with Store.open(tmp_path / "a.sqlite", write=True) as store:
         store.put(replace(cell, example=str(i), label=str(j)) for i in range(50) for j in range(10))
     assert (tmp_path / "a.sqlite").stat().st_size < 750_000  # of 500
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE cells SET status = 'failed' WHERE example = '2'",
+        "UPDATE cells SET current = 0 WHERE example = '2'",
+        "UPDATE cells SET seconds = seconds + 1 WHERE example = '2'",
+        "UPDATE cells SET explanation = substr(explanation, 1, 20) WHERE example = '2'",
+        "UPDATE facts SET value = '7' WHERE name = 'planned'",
+        "UPDATE models SET known = replace(known, 'float', 'floaf')",
+        "UPDATE texts SET data = substr(data, 1, 20)",
+    ],
+)
+def test_every_changed_row_is_found_when_the_file_is_opened(results: Path, tmp_path: Path, change: str) -> None:
+    path = tmp_path / "changed.sqlite"
+    path.write_bytes(results.read_bytes())
+    with sqlite3.connect(path) as database:
+        assert database.execute(change).rowcount
+    database.close()
+    for write in (False, True):
+        with pytest.raises(FileError, match=r"is damaged .* does not match its checksum"):
+            Store.open(path, write=write)
+
+
+def test_the_checksums_follow_the_suite(cell: Cell, tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    with Store.open(path, write=True) as store:
+        store.put([replace(cell, seconds=0), replace(cell, label="other")])
+        store.keep(lambda place: place[3] != "other")
+    with Store.open(path) as store:
+        assert len(list(store.cells())) == 1
+
+
+def test_a_file_without_checksums_is_read_and_gets_them_when_it_is_written(cell: Cell, tmp_path: Path) -> None:
+    path = tmp_path / "old.sqlite"
+    with Store.open(path, write=True) as store:
+        store.begin({"suite": "s"})
+        store.put([cell])
+    with sqlite3.connect(path) as database:
+        for table in ("facts", "models", "cells"):
+            database.execute(f"ALTER TABLE {table} DROP COLUMN checksum")
+        database.execute("PRAGMA user_version = 1")
+    database.close()
+    with Store.open(path) as store:
+        assert list(store.cells()) == [cell]
+    with Store.open(path, write=True) as store:
+        store.put([replace(cell, label="other")])
+    with sqlite3.connect(path) as database:
+        assert database.execute("SELECT label, checksum IS NULL FROM cells ORDER BY label").fetchall() == [
+            ("other", 0),
+            (cell.label, 1),
+        ]
+    database.close()

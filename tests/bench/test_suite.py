@@ -166,3 +166,36 @@ def test_a_dataset_that_cannot_be_fetched_can_be_rehearsed(tmp_path: Path) -> No
     with pytest.raises(ReagentError):
         load_sources(suite)
     assert len(missing_jobs(suite, RunSelection())["smollm2"]) == 100
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("models = [{id = 'a', dtype = 5}]", "'dtype' of a model of suite 'x' must be a valid string, got 5"),
+        ("models = [{id = 'a', dtype = 'float8'}]", "unknown dtype of 'a'"),
+        ("models = [{id = 'a', batch_size = 'x'}]", "'batch_size' of a model"),
+        ("models = [{id = 'a', revision = 1}]", "'revision' of a model"),
+        ("models = [{id = 5}]", "'id' of a model of suite 'x' must be a text, got 5"),
+        ("datasets = [{id = 'longra', source = []}]", "'source' of a dataset"),
+        ("datasets = [{id = 'longra', size = 1979-05-27}]", "'size' of a dataset"),
+        ("methods = [{method = 'random', options = 3}]", "'options' of a method"),
+        ("methods = [{method = 'random', datasets = 'longra'}]", "'datasets' of a method"),
+        ("methods = [{method = 'random', sizes = [1]}]", "'sizes' of a method"),
+        ("methods = [{method = 'reagent', preset = 7}]", "'preset' of a method"),
+        ("methods = [{method = 'reagent', every = 5, options = {max_steps = 'x'}}]", "max_steps"),
+        ("seeds = 5", "seeds of suite 'x' must be a list"),
+        ("seeds = [1.5]", "seeds of suite 'x' must be a list"),
+        ("sample_seed = 'a'", "seed"),
+        ("name = 5", "name of suite 'x' must be a text"),
+        ("metrics = {names = 'lds'}", "metrics of suite 'x'"),
+        ("metrics = {names = ['lds'], replacer_options = 5}", "replacer_options of the metrics of suite 'x'"),
+        ("metrics = {names = ['lds'], pi = [['a']]}", "pi of the metrics of suite 'x'"),
+        ("metrics = {names = ['lds'], replacer = 5}", "replacer of the metrics of suite 'x'"),
+    ],
+)
+def test_a_wrong_type_in_any_field_is_named(change: str, message: str) -> None:
+    name = change.partition(" =")[0]
+    lines = [line for line in WHOLE.splitlines() if not line.startswith(f"{name} =")]
+    with pytest.raises(InputError) as error:
+        parse("\n".join([change, *lines]), "x")
+    assert message in str(error.value)

@@ -4,6 +4,7 @@ import os
 import struct
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -442,3 +443,31 @@ def test_importing_is_cheap() -> None:
     script = "import sys, reagent.models.bundled; print(sorted({'torch', 'transformers', 'gguf'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("blocks", [2**29, 2**31 - 1, 0])
+def test_a_header_that_claims_many_blocks_allocates_nothing(tmp_path: Path, blocks: int) -> None:
+    path = write_gguf(tmp_path / "many.gguf")
+    data = path.read_bytes()
+    key = b"llama.block_count" + struct.pack("<I", 4)
+    assert data.count(key) == 1
+    path.write_bytes(data.replace(key + struct.pack("<I", 1), key + struct.pack("<I", blocks)))
+    tracemalloc.start()
+    with pytest.raises(FileError, match="block_count"):
+        gguf.load_gguf(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**26
+
+
+def test_a_long_array_of_numbers_is_not_read(tmp_path: Path) -> None:
+    count = 2**20
+    key = struct.pack("<Q", 1) + b"a" + struct.pack("<IIQ", 9, 0, count) + bytes(count)
+    path = tmp_path / "long.gguf"
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + key)
+    tracemalloc.start()
+    with pytest.raises(FileError, match="holds no weights"):
+        read_header(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**20

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -10,11 +11,17 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
 
 from reagent import explain
 from views.citation_samples import make_citations
 from web.service import BASE_URL, PROMPT, Service, capital_model, create_service
 
+CONFORMANCE = [status_code_conformance, content_type_conformance, response_schema_conformance]
 FEW = settings(max_examples=15, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 ODD_VALUES = [
     None,
@@ -60,6 +67,8 @@ def test_no_request_breaks_the_service(case: schemathesis.Case, fuzzed: Service)
     sent = case.as_transport_kwargs(base_url=BASE_URL)
     response = fuzzed.client.request(**{key: value for key, value in sent.items() if value is not None})
     assert response.status_code < 500, response.text
+    if "/events" not in case.path:  # a stream has no schema
+        case.validate_response(response, checks=CONFORMANCE)
     if response.status_code >= 400:
         assert set(response.json()) == {"error"}
 
@@ -106,3 +115,27 @@ def test_citations_with_one_wrong_value_are_shown_or_rejected(
     fuzzed: Service, path: tuple[Any, ...], value: Any
 ) -> None:
     check_one_wrong_value(fuzzed, citations(), path, value)
+
+
+def test_real_answers_have_the_described_form(fuzzed: Service) -> None:
+    """Of jobs in several states, of their results, and of the files that are made of them."""
+    schema = schemathesis.openapi.from_dict(fuzzed.client.get("/openapi.json").json())
+    done = fuzzed.submit(what_if=True)
+    failed = fuzzed.submit(prompt="unknown words")
+    asked = fuzzed.client.post(
+        "/api/citations", json={"question": "capital", "documents": [{"text": "aunt lives in Japan"}]}
+    ).json()["id"]
+    for name in (done, failed, asked):
+        fuzzed.wait_for_job(name)
+    paths = ["/api/health", "/api/options", "/api/jobs", "/api/history", "/openapi.json"]
+    paths += [f"/api/jobs/{name}" for name in (done, failed, asked, "0" * 16)]
+    paths += [f"/api/explanations/{done}{suffix}" for suffix in ("", ".html", ".png")]
+    paths += [f"/api/citations/{asked}{suffix}" for suffix in ("", ".html", ".md")]
+    described = {route.ok().path: route.ok() for route in schema.get_all_operations() if route.ok().method == "get"}
+    assert len(described) > 8
+    for path in paths:
+        response = fuzzed.client.get(path)
+        names = [name for name in described if re.fullmatch(name.replace("{name}", r"[^/.]+"), path)]
+        for name in names:
+            described[name].validate_response(response)
+    assert fuzzed.get_job(asked)["kind"] == "citations"

@@ -272,8 +272,8 @@ def test_the_store_keeps_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     names = [service.submit() for _ in range(4)]
     for name in names:
         service.wait_for_job(name)
-    assert {path.stem for path in tmp_path.iterdir()} <= set(names)
-    assert len(list(tmp_path.iterdir())) == 2
+    assert {path.stem for path in tmp_path.glob("*.json")} <= set(names)
+    assert len(list(tmp_path.glob("*.json"))) == 2
     service.queue.close()
 
 

@@ -137,3 +137,14 @@ def test_the_token_can_come_from_the_environment(monkeypatch: pytest.MonkeyPatch
         access: Any = command.make_access(listening, "127.0.0.1", False, [])
         assert access.token == "a token / of my own"
         assert command.address("127.0.0.1", access).endswith("/?token=a%20token%20%2F%20of%20my%20own")
+
+
+def test_a_token_can_be_required_on_this_machine_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REAGENT_TOKEN", raising=False)
+    with command.bind("127.0.0.1", 0) as listening:
+        access: Any = command.make_access(listening, "127.0.0.1", False, [], with_token=True)
+        assert access.token is not None
+        assert len(access.token) >= 32
+        assert not access.remote
+        assert access.token in command.address("127.0.0.1", access)
+        assert command.make_access(listening, "127.0.0.1", False, []).token is None

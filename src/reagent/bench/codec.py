@@ -143,7 +143,11 @@ def pack(data: Any) -> bytes:
 
 
 def unpack(data: bytes) -> Any:
-    return json.loads(zlib.decompressobj(zdict=_DICTIONARY).decompress(data))
+    inflate = zlib.decompressobj(zdict=_DICTIONARY)
+    text = inflate.decompress(data)
+    if not inflate.eof:  # its checksum comes last
+        raise ValueError("compressed data end too early")
+    return json.loads(text)
 
 
 def _digits(name: str) -> int:

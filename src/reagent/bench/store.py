@@ -16,15 +16,10 @@ from types import TracebackType
 from typing import Any
 
 from reagent.bench import codec
-from reagent.bench.database import connect, lock, translate_decoding_errors, translate_errors
+from reagent.bench.database import CELL_COLUMNS, checksum, connect, lock, translate_decoding_errors, translate_errors
 from reagent.bench.records import Cell, ModelRecord, Place
 from reagent.errors import FileError
 from reagent.explanation import Explanation
-
-_COLUMNS = (
-    "model, dataset, example, label, seed, key, explained, suite, level, part, method, options, status, error, "
-    "seconds, text, explanation, evaluation"
-)
 
 
 class Store:
@@ -72,25 +67,21 @@ class Store:
         where = "current" if status is None else "current AND status = ?"
         order = "model, dataset, example, seed, label"
         rows = self._all(
-            f"SELECT {_COLUMNS} FROM cells WHERE {where} ORDER BY {order}", [] if status is None else [status]
+            f"SELECT {CELL_COLUMNS} FROM cells WHERE {where} ORDER BY {order}", [] if status is None else [status]
         )
         for row in rows:
             yield translate_decoding_errors(self.path, partial(_cell, row, texts))
 
     def facts(self) -> Mapping[str, Any]:
         """Metadata of the run: suite, kind, text, version, created, planned (cells), models, cost."""
-        facts = {name: json.loads(value) for name, value in self._all("SELECT name, value FROM facts")}
+        rows = self._all("SELECT name, value FROM facts")
+        facts = translate_decoding_errors(self.path, lambda: {name: json.loads(value) for name, value in rows})
         return facts | {"models": {name: dict(known.info) for name, known in self.models().items()}}
 
     def models(self) -> dict[str, ModelRecord]:
         """The inspected models, by their names in the suite."""
-        rows = {name: json.loads(text) for name, text in self._all("SELECT model, known FROM models")}
-        return {
-            name: ModelRecord(
-                entry["info"], {name: tuple((i, t) for i, t in kept) for name, kept in entry["examples"].items()}
-            )
-            for name, entry in rows.items()
-        }
+        rows = self._all("SELECT model, known FROM models")
+        return translate_decoding_errors(self.path, lambda: {name: _model_record(known) for name, known in rows})
 
     def states(self) -> dict[Place, tuple[str, str]]:
         """The place, key and status of every cell of the suite; nothing is decoded."""
@@ -104,7 +95,9 @@ class Store:
             "WHERE explained = ? AND explanation IS NOT NULL LIMIT 1",
             [explained],
         )
-        return next((codec.unpack_explanation(text, own) for text, own in rows), None)
+        return translate_decoding_errors(
+            self.path, lambda: next((codec.unpack_explanation(text, own) for text, own in rows), None)
+        )
 
     # --- writing ---
 
@@ -113,7 +106,7 @@ class Store:
 
         def write() -> None:
             for name, value in facts.items():
-                self._database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, json.dumps(value)))
+                self._put_checked("facts", name, json.dumps(value))
 
         self._transaction(write)
 
@@ -123,7 +116,7 @@ class Store:
         text = json.dumps({"info": dict(known.info), "examples": examples})
 
         def write() -> None:
-            self._database.execute("INSERT OR REPLACE INTO models VALUES (?, ?)", (model, text))
+            self._put_checked("models", model, text)
             self._database.execute("DELETE FROM cells WHERE model = ? AND key = ''", (model,))
 
         self._transaction(write)
@@ -137,8 +130,7 @@ class Store:
             if cost:
                 spent = self.facts().get("cost", {})
                 total = {name: round(spent.get(name, 0) + value, 3) for name, value in cost.items()}
-                row = ("cost", json.dumps(spent | total))
-                self._database.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", row)
+                self._put_checked("facts", "cost", json.dumps(spent | total))
 
         self._transaction(write)
 
@@ -146,11 +138,16 @@ class Store:
         """Mark which places belong to the current suite; other cells are kept, but not shown."""
 
         def write() -> None:
-            places = self._all("SELECT model, dataset, example, label, seed FROM cells")
-            self._database.executemany(
-                "UPDATE cells SET current = ? WHERE (model, dataset, example, label, seed) = (?, ?, ?, ?, ?)",
-                [(suite_filter(tuple(place)), *place) for place in places],
-            )
+            rows = self._all("SELECT model, dataset, example, label, seed, current FROM cells")
+            changed = [(int(suite_filter(tuple(place))), *place) for *place, now in rows]
+            changed = [new for new, (*_, now) in zip(changed, rows, strict=True) if new[0] != now]
+            where = "WHERE (model, dataset, example, label, seed) = (?, ?, ?, ?, ?)"
+            for current, *place in changed:
+                (values,) = self._all(f"SELECT {CELL_COLUMNS} FROM cells {where}", place)
+                self._database.execute(
+                    f"UPDATE cells SET current = ?, checksum = ? {where}",
+                    (current, checksum(*values, current), *place),
+                )
 
         self._transaction(write)
 
@@ -163,11 +160,16 @@ class Store:
             evaluation = codec.pack_evaluation(cell.evaluation)
         values = (
             *cell.place, cell.key, cell.explained, cell.suite, cell.level, cell.group, cell.method,
-            codec.pack(dict(cell.options)), cell.status, cell.error, round(cell.seconds, 3),
+            codec.pack(dict(cell.options)), cell.status, cell.error, round(float(cell.seconds), 3),
             text, own, evaluation,
         )  # fmt: skip
-        marks = ", ".join("?" * len(values))
-        self._database.execute(f"INSERT OR REPLACE INTO cells ({_COLUMNS}) VALUES ({marks})", values)
+        self._put_checked("cells", *values, 1, columns=f"({CELL_COLUMNS}, current, checksum)")
+
+    def _put_checked(self, table: str, *values: Any, columns: str = "") -> None:
+        """Write a row with its checksum."""
+        marks = ", ".join("?" * (len(values) + 1))
+        row = (*values, checksum(*values))
+        self._database.execute(f"INSERT OR REPLACE INTO {table} {columns} VALUES ({marks})", row)
 
     def _text(self, shared: bytes) -> int:
         name = hashlib.sha256(shared).digest()[:16]
@@ -193,6 +195,12 @@ class Store:
 
     def _all(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
         return translate_errors(self.path, lambda: self._database.execute(query, values).fetchall())
+
+
+def _model_record(known: str) -> ModelRecord:
+    entry = json.loads(known)
+    examples = {name: tuple((i, t) for i, t in kept) for name, kept in entry["examples"].items()}
+    return ModelRecord(dict(entry["info"]), examples)
 
 
 def _cell(row: Sequence[Any], texts: Mapping[int, bytes]) -> Cell:

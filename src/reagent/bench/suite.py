@@ -9,17 +9,37 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+from annotated_types import Ge, Gt
 
 from reagent.errors import FileError, InputError, UnknownNameError
 from reagent.methods import uses_replacer
 from reagent.metrics.config import EvaluationConfig
+from reagent.models.load import DTYPES
 from reagent.replacers import make_replacer
 from reagent.request import choose_replacer, configure_method
 from reagent.validation import check_integer, with_options
 
 KINDS = ("study", "replacers", "hyperparameters", "convergence", "prompts")
-_METRIC_OPTIONS = ("draws", "pi", "probes", "ratio", "removal", "rationale", "replacer", "replacer_options")
+_TOML_NAMES: Mapping[type, str] = {
+    dict: "a table",
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    list: "a list",
+}
+# The settings of the metrics, and their types in TOML: of one value, or of the items of a list.
+_METRIC_OPTIONS: Mapping[str, tuple[type, ...]] = {
+    "draws": (int,),
+    "pi": (float, int, list),
+    "probes": (int,),
+    "ratio": (float, int, list),
+    "removal": (str, list),
+    "rationale": (int,),
+    "replacer": (str,),
+    "replacer_options": (dict,),
+}
 T = TypeVar("T")
 
 
@@ -31,8 +51,8 @@ class ModelConfig:
     revision: str | None = None
     dtype: str = "auto"
     device: str = "auto"
-    batch_size: int | None = None  # tokens computed at once
-    parameters: float | None = None
+    batch_size: Annotated[int, Ge(1)] | None = None  # tokens computed at once
+    parameters: Annotated[float, Gt(0)] | None = None
 
 
 @dataclass(frozen=True)
@@ -149,18 +169,23 @@ def parse(text: str, name: str) -> Suite:
         for m in _list(data, "methods")
     ]
     metrics = data.pop("metrics", {})
-    if not isinstance(metrics, Mapping):
-        raise InputError(f"metrics of {owner} must be a table with names = […] and settings")
+    if not isinstance(metrics, Mapping) or not _is_list_of(metrics.get("names", []), str):
+        raise InputError(f"metrics of {owner} must be a table with names = […], a list of texts, and settings")
     allowed = {f.name for f in fields(Suite)} - {"models", "datasets", "methods", "metrics", "settings", "text"}
     for key in data:
         if key not in allowed:
             raise UnknownNameError(
                 f"entry of {owner}", key, [*sorted(allowed), "models", "datasets", "methods", "metrics"]
             )
+    for key in ("name", "kind", "summary", "needs"):
+        if not isinstance(data.get(key, ""), str):
+            raise InputError(f"{key} of {owner} must be a text, got {data[key]!r}")
+    if not _is_list_of(data.get("seeds", [0]), int):
+        raise InputError(f"seeds of {owner} must be a list of whole numbers, got {data['seeds']!r}")
     suite = Suite(
-        name=str(data.get("name", name)),
-        kind=str(data.get("kind", "study")),
-        summary=str(data.get("summary", "")),
+        name=data.get("name", name),
+        kind=data.get("kind", "study"),
+        summary=data.get("summary", ""),
         models=tuple(models),
         datasets=tuple(datasets),
         methods=tuple(one for config in configs for one in _expand(_with_label(config))),
@@ -168,7 +193,7 @@ def parse(text: str, name: str) -> Suite:
         settings={key: value for key, value in metrics.items() if key != "names"},
         seeds=tuple(data.get("seeds", (0,))),
         sample_seed=data.get("sample_seed", 0),
-        needs=str(data.get("needs", "")),
+        needs=data.get("needs", ""),
         text=text,
     )
     check(suite)
@@ -199,10 +224,19 @@ def check(suite: Suite) -> None:
             raise InputError(f"{owner} names the {name} {twice!r} twice: give each its own name")
     for config in suite.methods:
         _check_method(config, suite, owner)
-    for key in suite.settings:
+    for key, value in suite.settings.items():
         if key not in _METRIC_OPTIONS:
             raise UnknownNameError(f"setting of the metrics of {owner}", key, ["names", *_METRIC_OPTIONS])
-    make_replacer(str(suite.settings.get("replacer", "auto")), **suite.settings.get("replacer_options", {}))
+        allowed = _METRIC_OPTIONS[key]
+        if type(value) not in allowed or (
+            type(value) is list and any(type(item) not in allowed[:-1] for item in value)
+        ):
+            names = " or ".join(_TOML_NAMES.get(kind, kind.__name__) for kind in allowed)
+            raise InputError(f"{key} of the metrics of {owner} must be {names}, got {value!r}")
+    for model in suite.models:
+        if model.dtype.removeprefix("torch.") not in DTYPES:
+            raise UnknownNameError(f"dtype of {model.id!r} of {owner}", model.dtype, DTYPES)
+    make_replacer(suite.settings.get("replacer", "auto"), **suite.settings.get("replacer_options", {}))
     if suite.metrics:
         EvaluationConfig(metrics=suite.metrics, **suite.settings)
 
@@ -234,7 +268,8 @@ def _expand(config: MethodConfig) -> list[MethodConfig]:
     if config.every is None:
         return [config]
     check_integer(f"{config.label!r}", "every", config.every, 1)
-    most = int(config.options.get("max_steps", 1000))
+    most = config.options.get("max_steps", 1000)
+    check_integer(f"{config.label!r}", "max_steps", most, 1)
     return [
         replace(
             config,
@@ -260,4 +295,25 @@ def _part(kind: type[T], owner: str, given: Any) -> T:
     (first, *_) = fields(kind)  # type: ignore[arg-type]
     if not given.get(first.name):
         raise InputError(f"{owner} needs {first.name!r}")
-    return with_options(kind(str(given[first.name])), given, owner)  # type: ignore[call-arg]
+    if not isinstance(given[first.name], str):
+        raise InputError(f"{first.name!r} of {owner} must be a text, got {given[first.name]!r}")
+    part = with_options(kind(given[first.name]), given, owner)  # type: ignore[call-arg]
+    _check_types(part, owner)
+    return part
+
+
+def _check_types(part: Any, owner: str) -> None:
+    """Compare the values of a dataclass with the declared types of its fields."""
+    from pydantic import TypeAdapter, ValidationError
+
+    for name, kind in get_type_hints(type(part), include_extras=True).items():
+        value = getattr(part, name)
+        try:
+            TypeAdapter(kind).validate_python(value, strict=True)
+        except ValidationError as error:
+            message = error.errors(include_url=False)[0]["msg"].replace("Input should be", "must be")
+            raise InputError(f"{name!r} of {owner} {message}, got {value!r}") from error
+
+
+def _is_list_of(value: Any, kind: type) -> bool:
+    return isinstance(value, list) and all(type(item) is kind for item in value)

@@ -16,6 +16,7 @@ from reagent.cli import arguments as o
 from reagent.errors import InputError
 
 if TYPE_CHECKING:
+    import uvicorn
     from fastapi import FastAPI
 
     from reagent.web.config import Access
@@ -24,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 TOKEN = "REAGENT_TOKEN"
 SHORTEST_TOKEN = 16  # characters
-MAX_CONNECTIONS = 1000
+BACKLOG = 1000  # connections that wait while the model loads
 
 
 def serve(
@@ -32,6 +33,9 @@ def serve(
     port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="0 takes a free port.")] = 8765,
     allow_remote: Annotated[
         bool, typer.Option("--allow-remote", help="Allow other machines, with a token in the address.")
+    ] = False,
+    token: Annotated[
+        bool, typer.Option("--token", help="Require a token on this machine too: for a machine that people share.")
     ] = False,
     name: Annotated[
         list[str] | None, typer.Option("--name", metavar="NAME", help="Remote: a host name that browsers may use.")
@@ -69,7 +73,7 @@ def serve(
     limits = Limits(queue=queue, prompt=max_prompt, new_tokens=max_new_tokens, seconds=max_seconds)
     check_reach(host, allow_remote, name or [])
     listening = bind(host, port)  # before the model is loaded, so that a port in use is reported at once
-    access = make_access(listening, host, allow_remote, name or [])
+    access = make_access(listening, host, allow_remote, name or [], token)
     loaded = load_model(
         model,
         device,
@@ -115,7 +119,7 @@ def bind(host: str, port: int) -> socket.socket:
         if os.name == "posix":  # on other systems two services could share a port
             held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind(where)
-        held.listen(MAX_CONNECTIONS)
+        held.listen(BACKLOG)
     except OSError as error:
         raise InputError(
             f"cannot listen at {host} port {port}: {error.strerror or error}; choose another with --port (0: any)"
@@ -123,11 +127,13 @@ def bind(host: str, port: int) -> socket.socket:
     return held
 
 
-def make_access(listening: socket.socket, host: str, allow_remote: bool, names: list[str]) -> "Access":
-    """The access rules: other machines need the token."""
+def make_access(
+    listening: socket.socket, host: str, allow_remote: bool, names: list[str], with_token: bool = False
+) -> "Access":
+    """The access rules: other machines need the token, and with `with_token` this one too."""
     from reagent.web.config import Access
 
-    token = os.environ.get(TOKEN) or (secrets.token_urlsafe(24) if allow_remote else None)
+    token = os.environ.get(TOKEN) or (secrets.token_urlsafe(24) if allow_remote or with_token else None)
     if token is not None and (len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable()):
         raise InputError(
             f"{TOKEN} must be at least {SHORTEST_TOKEN} plain characters: give a longer one, or leave it unset"
@@ -145,6 +151,24 @@ def address(host: str, access: "Access") -> str:
     return f"http://{shown}:{access.port}/{token}"
 
 
+def configure(app: "FastAPI") -> "uvicorn.Config":
+    """The settings of the server."""
+    import uvicorn
+
+    from reagent.web.connections import MAX_CONNECTIONS, Connection
+
+    return uvicorn.Config(
+        app,
+        http=Connection,
+        log_level="error",  # its warnings are about single requests that are not HTTP
+        access_log=False,  # it would log the token
+        server_header=False,
+        ws="none",
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_graceful_shutdown=1,
+    )
+
+
 def run(app: "FastAPI", listening: socket.socket, where: str, quiet: bool) -> None:
     """Serve until Ctrl-C."""
     import uvicorn
@@ -157,20 +181,11 @@ def run(app: "FastAPI", listening: socket.socket, where: str, quiet: bool) -> No
             Thread(target=app.state.jobs.close, args=(0,)).start()
             super().handle_exit(sig, frame)  # type: ignore[arg-type]
 
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,  # it would log the token
-        server_header=False,
-        ws="none",
-        limit_concurrency=MAX_CONNECTIONS,
-        timeout_graceful_shutdown=1,
-    )
     typer.echo(where)
     if not quiet:
         logger.info("open this address in a browser; Ctrl-C ends the service")
     try:
-        Server(config).run(sockets=[listening])
+        Server(configure(app)).run(sockets=[listening])
     finally:
         if not app.state.jobs.close():  # a forward pass cannot be interrupted
             print("interrupted", file=sys.stderr, flush=True)

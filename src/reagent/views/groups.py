@@ -66,11 +66,11 @@ def describe_groups(explanation: Explanation, target: int) -> list[GroupText]:
 
 def group_letters(explanation: Explanation, target: int | None) -> dict[int, str]:
     """The letters of the groups of each member; empty for an overview, because groups belong to one output token."""
-    letters: dict[int, str] = {}
+    letters: dict[int, list[str]] = {}
     for number, group in enumerate(() if target is None else explanation[target].groups):
         for position in group.units:
-            letters[position] = letters.get(position, "") + _letter(number)
-    return letters
+            letters.setdefault(position, []).append(_letter(number))
+    return {position: "".join(own) for position, own in letters.items()}
 
 
 def group_marks(explanation: Explanation, target: int | None) -> dict[int, str]:

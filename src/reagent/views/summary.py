@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from math import exp, floor, log10
 from statistics import median
 from typing import Any, NamedTuple
@@ -18,12 +17,14 @@ from reagent.explanation import (
     Explanation,
     Screening,
     Token,
+    TokenExplanation,
     WhatIf,
     model_warnings,
 )
 from reagent.views.text import all_labels, mark_whitespace, sanitize, shorten
 
 TOP_COUNT = 10  # the number of most important units that a view lists
+MAX_RANKED = 100  # the number of units whose ranks are compared with those of all others
 TOP_PER_LEVEL = 3  # the same for each coarser level
 NAME_LENGTH = 48  # the maximum length of a unit's text in tables and sentences
 
@@ -202,22 +203,17 @@ def plain_text(caption: Caption) -> str:
 
 def top_units_by_level(explanation: Explanation, target: int) -> Iterator[tuple[str, list[Contribution]]]:
     """Return, for each coarser level, the name of its units and the most important of them."""
+    output = explanation.context(target)[len(explanation.input) :]
     for level in explanation.levels:
-        whole = replace(
-            explanation,
-            input=level.units,
-            scores=level.scores,
-            effects=level.effects,
-            stderr=level.stderr,
-            shapley_values=None,
-            groups=(),
-            sufficiency=None,
-            answer=None,
-            levels=(),
-            trace=None,
-            what_if=(),
+        row = TokenExplanation(
+            index=target,
+            token=explanation.output[target],
+            context=level.units + output,
+            scores=level.scores[target],
+            effects=None if level.effects is None else level.effects[target],
+            stderr=None if level.stderr is None else level.stderr[target],
         )
-        rows = [row for row in whole.top(TOP_PER_LEVEL, target) if row.score > 0]
+        rows = [row for row in row.top(TOP_PER_LEVEL) if row.score > 0]
         if rows:
             yield unit_noun(level.unit), rows
 
@@ -284,7 +280,8 @@ def rank_intervals(explanation: Explanation, target: int) -> list[tuple[int, int
 
     The list is empty without errors, and if the ranking does not follow the effects. Tokens with significantly larger
     effects rank before the first, those with smaller ones after the last. Equal scores have an order on the screen,
-    but not in the ranking. Protected tokens have no rank.
+    but not in the ranking. Protected tokens have no rank, and only the MAX_RANKED highest scores are compared: the time
+    stays linear in the length of the prompt, and nobody reads the ranks after them.
     """
     if explanation.effects is None or explanation.stderr is None or not explanation[target].is_ranked_by_effect:
         return []
@@ -293,9 +290,11 @@ def rank_intervals(explanation: Explanation, target: int) -> list[tuple[int, int
     score, effect, error = (
         np.array(rows[target])[ranked] for rows in (explanation.scores, explanation.effects, explanation.stderr)
     )
-    margin = Z_95 * error
+    with np.errstate(over="ignore"):  # errors of a file can be as large as a float
+        margin = Z_95 * error
     intervals: list[tuple[int, int] | None] = [None] * len(context)
-    for i, s, e, m in zip(ranked, score, effect, margin, strict=True):
+    for k in np.argsort(-score, kind="stable")[:MAX_RANKED]:
+        i, s, e, m = ranked[k], score[k], effect[k], margin[k]
         apart = abs(effect - e) > np.hypot(margin, m)
         above, below = apart & (effect > e) & (score > s), apart & (effect < e) & (score < s)
         intervals[i] = (1 + int(above.sum()), len(ranked) - int(below.sum()))

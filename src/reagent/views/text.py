@@ -7,10 +7,11 @@ in the same way. A *label* names one token outside its text, in a
 table or beside an axis. It shows spaces and newlines, and it numbers the tokens that together encode one character.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from unicodedata import bidirectional, category
 
 import regex
@@ -21,6 +22,7 @@ SPACE, NEWLINE, TAB = "·", "⏎", "⇥"
 MANY_SPACES = 4
 ASSISTANT, ROLE_LENGTH = "assistant", 24  # the role of the completion; the maximum length of a role and a tool
 SOURCE, OUTPUT = "source", "output"  # the two texts of an encoder–decoder
+LONGEST_CHARACTER = 32  # code points of a grapheme; longer ones are not language
 CUT = "⟨…⟩"  # a character of which only the first bytes were generated
 
 # Bidirectional classes of the format characters that change the layout or hide text. Other format characters
@@ -67,6 +69,8 @@ def sanitize(text: str) -> str:
     >>> sanitize("a\x1b[31m\u202eb\n")
     'a␛[31m⟨U+202E⟩b\n'
     """
+    if text.isprintable():
+        return text
     parts = _REGION_FLAG.split(text)  # each second part is a flag
     return "".join(part if i % 2 else "".join(map(_sanitize_character, part)) for i, part in enumerate(parts))
 
@@ -116,12 +120,25 @@ def labels(tokens: Sequence[Token], text: str) -> list[str]:
 def all_labels(explanation: Explanation) -> list[str]:
     """Label each unit of the prompt, then each unit of the output; words have no marks of the spaces around them.
 
-    A message of a chat has its role before it.
+    A message of a chat has its role before it. The labels are computed once for each explanation, since every row of
+    a view needs them.
     """
+    known = vars(explanation)  # not a field: equality, `replace` and the JSON form do not see it
+    if "_labels" not in known:
+        known["_labels"] = _label_all(explanation)
+    names: list[str] = known["_labels"]
+    return names
+
+
+def _label_all(explanation: Explanation) -> list[str]:
     names = labels(explanation.input, explanation.prompt)
     if explanation.unit == "message":
-        names = [_label_message(explanation, *pair) for pair in zip(explanation.input, names, strict=True)]
-    names += labels(explanation.output, explanation.completion)
+        at = _Overlaps(explanation.messages)
+        names = [
+            _label_message([explanation.messages[i] for i in at.find(unit)], unit, name)
+            for unit, name in zip(explanation.input, names, strict=True)
+        ]
+    names = names + labels(explanation.output, explanation.completion)
     return names if explanation.unit == "token" else [name.strip(SPACE) or name for name in names]
 
 
@@ -138,9 +155,10 @@ def split_into_pieces(explanation: Explanation) -> list[Piece]:
         outside = {(i,) for i, unit in units if unit.end <= unit.start}
         source = (piece for piece in pieces if piece.positions not in outside)
         pieces = [_role_piece(SOURCE), *source, _role_piece(OUTPUT)]
+    at = _Overlaps(explanation.input)
     for message in messages:
         pieces.append(_role_piece(role_name(message)))
-        inside = [(i, unit) for i, unit in units if _overlaps(message, unit)]
+        inside = [units[i] for i in at.find(message)]
         pieces += _split(prompt[: message.end], inside, message.start, controls)
     is_prefilled = messages and messages[-1].role == ASSISTANT and messages[-1].end >= len(prompt.rstrip())
     if messages and not is_prefilled:
@@ -178,15 +196,12 @@ def template_text(explanation: Explanation) -> str:
 
 def template_positions(explanation: Explanation) -> frozenset[int]:
     """Find the positions of tokens around the text: of a chat template, or between source and output."""
-    messages, is_separate = explanation.messages, explanation.has_separate_output
+    messages, is_separate = _Overlaps(explanation.messages), explanation.has_separate_output
     return frozenset(
         i
         for i, unit in enumerate(explanation.input)
         if unit.protected
-        and (
-            (messages and not any(_overlaps(message, unit) for message in messages))
-            or (is_separate and unit.start == unit.end)
-        )
+        and ((explanation.messages and not messages.find(unit)) or (is_separate and unit.start == unit.end))
     )
 
 
@@ -196,7 +211,9 @@ def shorten(text: str, length: int) -> str:
     >>> shorten("She rents a small flat in the capital of Japan.", 24)
     'She rents a … Japan.'
     """
-    characters = regex.findall(r"\X", text) if len(text) > length else []
+    reach = LONGEST_CHARACTER * length
+    ends = text if len(text) <= 2 * reach else text[:reach] + text[-reach:]  # the rest is left out in any case
+    characters = regex.findall(r"\X", ends) if len(text) > length else []
     if len(characters) <= length:
         return text
     tail_length = (length - 1) // 3
@@ -256,13 +273,21 @@ def _is_in_word(piece: Piece) -> bool:
     return piece.kind is Kind.TOKEN and len(piece.text.split()) < 2
 
 
-def _overlaps(message: Message, unit: Token) -> bool:
-    return unit.start < message.end and unit.end > message.start
+class _Overlaps:
+    """Finds the spans that overlap another one; in a file, spans can have any order."""
+
+    def __init__(self, spans: Sequence[Message | Token]) -> None:
+        self.spans = spans
+        self.reached = list(accumulate((span.end for span in spans), max))  # ascending, as is the next list
+        self.ahead = list(accumulate((span.start for span in reversed(spans)), min))[::-1]
+
+    def find(self, other: Message | Token) -> list[int]:
+        candidates = range(bisect_right(self.reached, other.start), bisect_left(self.ahead, other.end))
+        return [i for i in candidates if self.spans[i].start < other.end and self.spans[i].end > other.start]
 
 
-def _label_message(explanation: Explanation, unit: Token, name: str) -> str:
-    role = next((role_name(message) for message in explanation.messages if _overlaps(message, unit)), "")
-    return f"{role}: {name}" if role and not unit.protected else name
+def _label_message(messages: Sequence[Message], unit: Token, name: str) -> str:
+    return f"{role_name(messages[0])}: {name}" if messages and not unit.protected else name
 
 
 def _role_piece(name: str) -> Piece:

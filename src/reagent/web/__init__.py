@@ -7,7 +7,9 @@ responses.py  JSON responses and one-line errors
 results.py    what a job computes: an explanation or citations
 jobs.py       requests as jobs: one worker thread, one model, a bounded queue
 sse.py        the states of a job as server-sent events
+saved_jobs.py  jobs on disk, so that they survive the end of the process
 storage.py    results on disk, so that links still work after a restart
+connections.py  deadlines for connections without a request
 security.py   checks of host, origin, token, size and duration of a request
 config.py     limits and access rules of a service
 assets.py     the files of the page

@@ -23,8 +23,16 @@ from reagent.web.assets import serve_asset
 from reagent.web.config import ServiceConfig
 from reagent.web.jobs import Job, JobQueue, QueueFullError
 from reagent.web.requests import CiteBody, ExplainBody, ServiceOptions
-from reagent.web.responses import JsonResponse, add_error_handlers, describe_errors
+from reagent.web.responses import (
+    BODY_ERRORS,
+    JsonResponse,
+    add_error_handlers,
+    correct_media_types,
+    describe_errors,
+    describe_file,
+)
 from reagent.web.results import JobRequest, read_result, summarize_request, to_view_data
+from reagent.web.saved_jobs import SavedJobs
 from reagent.web.security import Guard
 from reagent.web.sse import stream_events
 from reagent.web.storage import ResultStore
@@ -43,11 +51,13 @@ def create_app(model: Model, config: ServiceConfig | None = None) -> FastAPI:
         docs_url=None,  # the page of FastAPI loads scripts from other sites
         redoc_url=None,
         default_response_class=JsonResponse,
-        responses=describe_errors(401, 403, 422),  # the guard may reject any request
+        responses=describe_errors(401, 403, 422, 500, 503),  # the guard may reject any request
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},  # prompts are private
     )
-    queue = JobQueue(model, ResultStore(config.folder), config.limits)
+    store = ResultStore(config.folder)
+    queue = JobQueue(model, store, config.limits, SavedJobs(config.folder, str(model.info["id"])))
     options = ServiceOptions(model, config.limits)
+    queue.restore(options.build_saved)
     app.state.jobs = queue
     add_error_handlers(app)
     add_page(app)
@@ -55,6 +65,8 @@ def create_app(model: Model, config: ServiceConfig | None = None) -> FastAPI:
     add_jobs(app, queue, options)
     add_explanations(app)
     add_citations(app, queue, options)
+    describe = app.openapi
+    app.openapi = lambda: correct_media_types(describe())  # type: ignore[method-assign]
     app.add_middleware(Guard, access=config.access, body=config.limits.body)
     return app
 
@@ -123,7 +135,11 @@ def add_jobs(app: FastAPI, queue: JobQueue, options: ServiceOptions) -> None:
     path, errors = "/api/jobs/{name}", describe_errors(404)
 
     @app.post(
-        "/api/jobs", tags=["jobs"], status_code=201, response_model=schemas.JobId, responses=describe_errors(413, 429)
+        "/api/jobs",
+        tags=["jobs"],
+        status_code=201,
+        response_model=schemas.JobId,
+        responses=describe_errors(*BODY_ERRORS, 429),
     )
     def create_job(body: ExplainBody) -> Response:
         """Request an explanation. If the queue is full, the answer is 429 with a Retry-After header."""
@@ -150,7 +166,7 @@ def add_jobs(app: FastAPI, queue: JobQueue, options: ServiceOptions) -> None:
         async for event in stream_events(job):
             yield event
 
-    @app.delete(path, tags=["jobs"], response_model=schemas.Job, responses=errors)
+    @app.delete(path, tags=["jobs"], response_model=schemas.Job, responses=errors | describe_errors(*BODY_ERRORS))
     def cancel_job(job: RequestedJob) -> Response:
         """Cancel a job that waits or runs. A job that has ended does not change."""
         queue.cancel(job)
@@ -165,12 +181,16 @@ def add_jobs(app: FastAPI, queue: JobQueue, options: ServiceOptions) -> None:
 def add_explanations(app: FastAPI) -> None:
     path, errors = "/api/explanations/{name}", describe_errors(404)
 
-    @app.get(path + ".html", tags=["explanations"], response_class=Response, responses=errors)
+    @app.get(
+        path + ".html", tags=["explanations"], response_class=Response, responses=errors | describe_file("text/html")
+    )
     def get_html(name: str, why: RequestedExplanation) -> Response:
         """Download an explanation as a self-contained HTML file."""
         return _download(render_page(why), f"{name}.html", "text/html; charset=utf-8")
 
-    @app.get(path + ".png", tags=["explanations"], response_class=Response, responses=errors)
+    @app.get(
+        path + ".png", tags=["explanations"], response_class=Response, responses=errors | describe_file("image/png")
+    )
     def get_png(name: str, why: RequestedExplanation) -> Response:
         """Download an explanation as a plot."""
         with tempfile.TemporaryDirectory() as folder:
@@ -182,7 +202,9 @@ def add_explanations(app: FastAPI) -> None:
         """Return an explanation in the schema reagent.explanation/2."""
         return JsonResponse(why.to_dict())
 
-    @app.post("/api/view", tags=["explanations"], response_model=dict[str, Any], responses=describe_errors(413))
+    @app.post(
+        "/api/view", tags=["explanations"], response_model=dict[str, Any], responses=describe_errors(*BODY_ERRORS)
+    )
     def create_view(result: Annotated[schemas.ExplanationJson | schemas.CitationsJson, Body()]) -> Response:
         """Convert an explanation or citations to the input of view.js or citations.js."""
         return JsonResponse(to_view_data(read_result(result)))
@@ -196,7 +218,7 @@ def add_citations(app: FastAPI, queue: JobQueue, options: ServiceOptions) -> Non
         tags=["citations"],
         status_code=201,
         response_model=schemas.JobId,
-        responses=describe_errors(413, 429),
+        responses=describe_errors(*BODY_ERRORS, 429),
     )
     def create_citations(body: CiteBody) -> Response:
         """Ask a question about documents. The job is one of /api/jobs. If the queue is full, the answer is 429."""
@@ -206,7 +228,7 @@ def add_citations(app: FastAPI, queue: JobQueue, options: ServiceOptions) -> Non
         "/api/citations/estimate",
         tags=["citations"],
         response_model=schemas.CostEstimate,
-        responses=describe_errors(413),
+        responses=describe_errors(*BODY_ERRORS),
     )
     def estimate_citations(body: CiteBody) -> Response:
         """Return an upper bound of the requests that a question sends to the server of the model."""
@@ -216,12 +238,14 @@ def add_citations(app: FastAPI, queue: JobQueue, options: ServiceOptions) -> Non
         cost = estimate_requests(queue.model, request)
         return JsonResponse({"requests": cost.requests, "tokens": cost.tokens})
 
-    @app.get(path + ".html", tags=["citations"], response_class=Response, responses=errors)
+    @app.get(path + ".html", tags=["citations"], response_class=Response, responses=errors | describe_file("text/html"))
     def get_citations_html(name: str, citations: RequestedCitations) -> Response:
         """Download citations as a self-contained HTML file."""
         return _download(citations.to_html(), f"{name}.html", "text/html; charset=utf-8")
 
-    @app.get(path + ".md", tags=["citations"], response_class=Response, responses=errors)
+    @app.get(
+        path + ".md", tags=["citations"], response_class=Response, responses=errors | describe_file("text/markdown")
+    )
     def get_citations_markdown(name: str, citations: RequestedCitations) -> Response:
         """Download the answer with footnotes as Markdown."""
         return _download(citations.to_markdown(), f"{name}.md", "text/markdown; charset=utf-8")

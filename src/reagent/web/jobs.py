@@ -32,6 +32,7 @@ from reagent.web.results import (
     summarize_request,
     to_view_data,
 )
+from reagent.web.saved_jobs import MAX_STARTS, SavedJob, SavedJobs
 from reagent.web.storage import ResultStore
 
 MAX_ENDED_JOBS = 64  # in memory; the results of older jobs are read from the store
@@ -134,8 +135,8 @@ class Job:
 class JobQueue:
     """Accepts requests and answers them one after the other."""
 
-    def __init__(self, model: Model, store: ResultStore, limits: Limits) -> None:
-        self.model, self.store, self.limits = model, store, limits
+    def __init__(self, model: Model, store: ResultStore, limits: Limits, saved: SavedJobs | None = None) -> None:
+        self.model, self.store, self.limits, self.saved = model, store, limits, saved
         self.history: deque[dict[str, Any]] = deque(maxlen=HISTORY_LENGTH)
         self._jobs: dict[str, Job] = {}
         self._waiting: deque[Job] = deque()
@@ -152,31 +153,67 @@ class JobQueue:
             if len(self._waiting) >= self.limits.queue or self._closed:
                 raise QueueFullError(self._estimate_wait())
             job = Job(secrets.token_hex(8), kind_of(request), request, body)
-            self._jobs[job.name] = job
-            self._waiting.append(job)
-            self._forget_old_jobs()
-            if self._worker is None:
-                self._worker = threading.Thread(target=self._run_jobs, name="reagent-worker", daemon=True)
-                self._worker.start()
-            self._changed.notify()
+            if self.saved is not None and body is not None:
+                self.saved.add(job.name, job.kind, body)
+            self._enqueue(job)
         return job
 
+    def restore(self, build: Callable[[Kind, Mapping[str, Any]], JobRequest]) -> None:
+        """Continue with the jobs of a service that was killed; `build` makes their requests again."""
+        for job in [] if self.saved is None else list(self.saved.jobs.values()):
+            if job.status is None:
+                self._restore(job, build)
+
+    def _restore(self, job: SavedJob, build: Callable[[Kind, Mapping[str, Any]], JobRequest]) -> None:
+        assert self.saved is not None
+        if self.store.get(job.name) is not None:
+            self.saved.remove(job.name)
+            return
+        kind: Kind = "citations" if job.kind == "citations" else "explanation"
+        error = f"the service ended {job.starts} times while this job was computed: ask for less, or check its memory"
+        if job.starts < MAX_STARTS:
+            try:
+                request = build(kind, job.body)
+            except ReagentError as refusal:
+                error = f"the service was started again and does not accept this job now: {refusal}"
+            else:
+                with self._changed:
+                    self._enqueue(Job(job.name, kind, request, job.body))
+                return
+        self.saved.end(job.name, JobStatus.FAILED, error)
+
+    def _enqueue(self, job: Job) -> None:
+        self._jobs[job.name] = job
+        self._waiting.append(job)
+        self._forget_old_jobs()
+        if self._worker is None:
+            self._worker = threading.Thread(target=self._run_jobs, name="reagent-worker", daemon=True)
+            self._worker.start()
+        self._changed.notify()
+
     def find(self, name: str) -> Job | None:
-        """Return a job in memory, or an ended job for a result in the store."""
+        """Return a job in memory, or an ended job for a result in the store or a saved job."""
         job = self._jobs.get(name)
         result = None if job is not None else self.store.get(name)
         if result is None:
-            return job
+            return job or self._find_saved(name)
         probes = count_probes(result)
         state = JobState(JobStatus.DONE, answer_of(result), probes, probes, to_view_data(result))
         return Job(name, kind_of(result), None, state=state)
+
+    def _find_saved(self, name: str) -> Job | None:
+        saved = None if self.saved is None else self.saved.jobs.get(name)
+        if saved is None or saved.status not in (JobStatus.FAILED, JobStatus.CANCELLED):
+            return None
+        kind: Kind = "citations" if saved.kind == "citations" else "explanation"
+        return Job(name, kind, None, saved.body, JobState(JobStatus(saved.status), error=saved.error))
 
     def cancel(self, job: Job) -> None:
         """Cancel a waiting job at once, and a running one at its next progress report."""
         job.cancel_requested = True
         with self._changed, suppress(ValueError):
             self._waiting.remove(job)
-            job.publish(replace(job.state, status=JobStatus.CANCELLED))
+            self._end(job, JobStatus.CANCELLED)
 
     def pending(self) -> list[Job]:
         """Return the running job and the waiting ones, in the order in which they are computed."""
@@ -196,9 +233,11 @@ class JobQueue:
             self._changed.notify()
         for job in self.pending():
             self.cancel(job)
-            job.publish(replace(job.state, status=JobStatus.CANCELLED))
+            self._end(job, JobStatus.CANCELLED)
         if self._worker is not None:
             self._worker.join(seconds)
+        if self.saved is not None:
+            self.saved.close()
         return self._worker is None or not self._worker.is_alive()
 
     # --- the worker ---
@@ -223,6 +262,8 @@ class JobQueue:
         job.publish(replace(job.state, status=JobStatus.RUNNING))
         callbacks = _JobCallbacks(job, begin + self.limits.seconds, self.limits.seconds)
         assert job.request is not None  # jobs from the store are never queued
+        if self.saved is not None:
+            self.saved.start(job.name)
         try:
             result = compute(self.model, job.request, callbacks.on_progress, callbacks.on_answer)
             callbacks.check()
@@ -230,19 +271,28 @@ class JobQueue:
             self._save(job, job.request, result)
             job.publish(replace(job.state, status=JobStatus.DONE, answer=answer_of(result), view=view))
         except JobCancelledError:
-            job.publish(replace(job.state, status=JobStatus.CANCELLED))
+            self._end(job, JobStatus.CANCELLED)
         except ReagentError as error:
-            job.publish(replace(job.state, status=JobStatus.FAILED, error=" ".join(str(error).split())))
+            self._end(job, JobStatus.FAILED, " ".join(str(error).split()))
         except Exception as error:
             logger.exception("a job failed unexpectedly")
-            text = f"unexpected {type(error).__name__}: see the terminal of the service"
-            job.publish(replace(job.state, status=JobStatus.FAILED, error=text))
+            self._end(job, JobStatus.FAILED, f"unexpected {type(error).__name__}: see the terminal of the service")
+
+    def _end(self, job: Job, status: JobStatus, error: str | None = None) -> None:
+        """End a job without a result. It is saved first: what a client has seen stays so after a restart."""
+        if self.saved is not None and not job.state.status.ended:
+            self.saved.end(job.name, status, error)
+        job.publish(replace(job.state, status=status, error=error))
 
     def _save(self, job: Job, request: JobRequest, result: Result) -> None:
         try:
             self.store.put(job.name, result)
+            if self.saved is not None:
+                self.saved.remove(job.name)
         except FileError as error:  # a full disk costs the link, not the answer
             logger.warning("%s", error)
+            if self.saved is not None:
+                self.saved.end(job.name, JobStatus.FAILED, f"the result could not be saved: {error}")
         texts = {**summarize_request(request), "completion": answer_of(result), "created": result.created}
         self.history.appendleft({"id": job.name, "kind": job.kind, **texts})
 

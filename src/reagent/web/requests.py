@@ -1,9 +1,9 @@
 """From the JSON body of a request to a checked request, and the options that the page offers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
 from reagent.api.cite import MAX_NEW_TOKENS, CiteRequest
@@ -20,6 +20,7 @@ from reagent.replacers.masked_lm import MaskedLMReplacer
 from reagent.request import LARGEST_SEED, ExplainRequest
 from reagent.segmentation import UNITS
 from reagent.web.config import Limits
+from reagent.web.results import JobRequest, Kind
 
 
 class Message(BaseModel):
@@ -173,6 +174,17 @@ class ServiceOptions:
         require_removal(self.model, request.removal, "cite")
         self._check_replacer(replacer)
         return request
+
+    def build_saved(self, kind: Kind, body: Mapping[str, Any]) -> JobRequest:
+        """Build the request of a saved job; a body that is not accepted any more is an InputError."""
+        try:
+            if kind == "citations":
+                return self.build_cite_request(CiteBody.model_validate(body))
+            return self.build_request(ExplainBody.model_validate(body))
+        except ValidationError as error:
+            raise InputError(f"its saved body is not valid ({error.error_count()} errors)") from error
+        except HTTPException as error:
+            raise InputError(str(error.detail)) from error
 
     def _check_replacer(self, replacer: str) -> None:
         if replacer not in self.replacers:

@@ -8,7 +8,9 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
+from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
+from types import MappingProxyType
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -19,6 +21,7 @@ from reagent.web.config import Access
 from reagent.web.responses import error_response
 
 RECEIVE_TIMEOUT = 15.0  # seconds in which a request must have arrived whole
+MAX_RECEIVING = 8  # bodies of the largest size that arrive at once, so that memory is bounded
 UNSAFE_METHODS = ("POST", "PUT", "PATCH", "DELETE")
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; "
@@ -39,6 +42,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, access: Access, body: int) -> None:
         self.app, self.access, self.body = app, access, body
+        self.receiving = 0  # bytes of the bodies that arrive now
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -90,22 +94,41 @@ class Guard:
         length = headers.get("content-length", "0")
         if length.isdecimal() and int(length) > self.body:
             return self._too_large(), receive
+        body = bytearray()
         try:
             async with asyncio.timeout(RECEIVE_TIMEOUT):
-                body = await _read(receive, self.body)
+                answer = await self._receive_all(receive, body)
         except TimeoutError:
-            return error_response(408, f"the request did not arrive within {RECEIVE_TIMEOUT:g} s"), receive
-        if body is None:
-            return self._too_large(), receive
-        replay = iter([{"type": "http.request", "body": body, "more_body": False}])
+            answer = _refuse(408, f"the request did not arrive within {RECEIVE_TIMEOUT:g} s")
+        finally:
+            self.receiving -= len(body)
+        if answer is not None:
+            return answer, receive
+        replay = iter([{"type": "http.request", "body": bytes(body), "more_body": False}])
 
         async def replay_body() -> Message:
             return next(replay, None) or await receive()
 
         return None, replay_body
 
+    async def _receive_all(self, receive: Receive, body: bytearray) -> Response | None:
+        """Append the parts of a body; the error response if it is too large or incomplete."""
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return _refuse(400, "the connection ended in the middle of the request")
+            part = message.get("body", b"")
+            body += part
+            self.receiving += len(part)
+            if len(body) > self.body:
+                return self._too_large()
+            if self.receiving > MAX_RECEIVING * self.body:
+                return _refuse(503, "too many large requests arrive at once: try again", {"Retry-After": "5"})
+            if not message.get("more_body", False):
+                return None
+
     def _too_large(self) -> Response:
-        return error_response(413, f"the request is larger than {self.body:,} bytes", {"Connection": "close"})
+        return _refuse(413, f"the request is larger than {self.body:,} bytes")
 
 
 def allowed_host(host: str, access: Access) -> bool:
@@ -152,13 +175,6 @@ def _equal(given: str, known: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), known.encode())
 
 
-async def _read(receive: Receive, limit: int) -> bytes | None:
-    """The body, or None if it is larger than `limit` bytes."""
-    body = bytearray()
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if len(body) > limit:
-            return None
-        if not message.get("more_body", False):
-            return bytes(body)
+def _refuse(status: int, error: str, headers: Mapping[str, str] = MappingProxyType({})) -> Response:
+    """An error response to a request of which a part may still arrive."""
+    return error_response(status, error, {"Connection": "close", **headers})

@@ -1,6 +1,7 @@
 """Replies are found again, whatever happens to the file."""
 
 import sqlite3
+import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -59,3 +60,18 @@ def test_a_damaged_file_is_one_clear_line(tmp_path: Path) -> None:
     path.write_bytes(bytes(data))
     with pytest.raises(FileError, match="may be damaged"):
         ResponseCache(path).get("7")
+
+
+@pytest.mark.parametrize("reply", [b"", b"x", zlib.compress(b"{}")[:-1], zlib.compress(b"{"), "text", 5])
+def test_a_damaged_row_is_one_clear_line(tmp_path: Path, reply: object) -> None:
+    path = tmp_path / "cache.sqlite"
+    cache = ResponseCache(path)
+    cache.put("key", {"a": 1})
+    cache.close()
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE replies SET reply = ?", (reply,))
+    database.close()
+    cache = ResponseCache(path)
+    with pytest.raises(FileError, match="may be damaged"):
+        cache.get("key")
+    cache.close()

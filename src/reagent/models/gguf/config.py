@@ -28,16 +28,29 @@ def build_config(header: Header) -> tuple[str, dict[str, Any]]:
     model_type, configure = CONFIGS[header.architecture]
     keys = Keys(header)
     try:
+        _check_blocks(keys)
         config = configure(keys)
         keys.refuse_unread()
         check_tensors(keys, config)
     except InputError:
         raise
-    except (ArithmeticError, TypeError, ValueError) as error:  # a size of 0, a text in the place of a number
+    except (
+        ArithmeticError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:  # a size of 0, a text in the place of a number
         raise damage_error(header.path, f"a key of its header has a wrong value: {error}") from error
     tokens = {name: header.values.get(f"tokenizer.ggml.{key}_token_id") for name, key in _TOKENS.items()}
     tied = not keys.has("output.weight")
     return model_type, {"vocab_size": keys.vocabulary, "tie_word_embeddings": tied} | config | tokens
+
+
+def _check_blocks(keys: Keys) -> None:
+    """Each block has tensors. This is checked before anything is made for every block."""
+    blocks, tensors = keys("block_count"), len(keys.header.tensors)
+    if type(blocks) is not int or not 0 < blocks <= tensors:
+        raise damage_error(keys.header.path, f"{keys.full('block_count')} is {blocks!r}, and it has {tensors} tensors")
 
 
 def _sizes(keys: Keys) -> dict[str, Any]:

@@ -88,7 +88,7 @@ def load_gguf(path: Path, dtype: "torch.dtype | None" = None) -> tuple[Any, Any]
                 f"{ALTERNATIVE}"
             ) from error
     if header.first_token is not None:
-        if not 0 <= header.first_token < len(tokenizer):
+        if type(header.first_token) is not int or not 0 <= header.first_token < len(tokenizer):
             raise damage_error(path, f"its first token {header.first_token} is not in the vocabulary")
         _add_first_token(tokenizer, header.first_token)
     _flatten_shared_gates(model)

@@ -21,6 +21,7 @@ from reagent.errors import FileError, InputError
 _SCALARS = dict(zip(range(13), "BbHhIif?__Qqd", strict=True))  # GGUF's value types as `struct` letters
 _STRING, _ARRAY = 8, 9
 _LARGEST_DIMENSIONS = 4  # of a tensor in ggml
+_LONGEST_KEPT = 2**16  # numbers of an array; keys with one number for each layer are much shorter
 # The pre-tokenizers of byte-pair encodings that begin a text with the token BOS, unless a key says otherwise.
 _BEGINNING = {"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"}
 _BEGINNING |= {"tekken", "chameleon"}
@@ -132,14 +133,17 @@ class _Cursor:
         return self.data[self.at - length : self.at].decode("utf-8", "replace")
 
     def value(self, kind: int) -> Any:
-        """A number, a text, a tuple of numbers, or the length of any other array."""
+        """A number, a text, a short tuple of numbers, or the length of any other array."""
         if kind == _STRING:
             return self.text()
         if kind != _ARRAY:
             return self.number(_SCALARS[kind])
         inner, count = self.number("I"), self.number("Q")
         if inner not in (_STRING, _ARRAY):
-            return self.numbers(_SCALARS[inner], count)
+            if count <= _LONGEST_KEPT:
+                return self.numbers(_SCALARS[inner], count)
+            self.skip(count * struct.calcsize(f"<{_SCALARS[inner]}"))
+            return count
         for _ in range(count):
             self.value(inner)
         return count
@@ -154,10 +158,10 @@ def _one_line(path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         raise FileError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
-    except (EOFError, ValueError, ArithmeticError, RecursionError, struct.error) as error:
-        raise damage_error(path, str(error)) from error
     except KeyError as error:
         raise damage_error(path, f"its header has the unknown value type {error}") from error
+    except (EOFError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError, struct.error) as error:
+        raise damage_error(path, str(error)) from error
 
 
 def _check_kind(path: Path, values: Mapping[str, Any], tensors: int) -> None:
@@ -191,6 +195,8 @@ def _read_table(path: Path, cursor: _Cursor, values: Mapping[str, Any], count: i
         if dimensions > _LARGEST_DIMENSIONS or name in tensors:
             raise ValueError(f"the entry of {name!r} in its table of tensors is wrong")
         shape = cursor.numbers("Q", dimensions)[::-1]
+        if 0 in shape:
+            raise ValueError(f"{name!r} has no weights")
         number, offset = cursor.number("I"), cursor.number("Q")
         try:
             kind = GGMLQuantizationType(number)

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from reagent.errors import FileError
 
 _APPLICATION = 0x52414754  # marks the file as ours
-_VERSION = 1
+_VERSION = 2  # 1 had no checksums
 T = TypeVar("T")
 
 
@@ -43,14 +43,17 @@ class ResponseCache:
         """The response, or None."""
         with self._lock:
             row = self._translate_errors(
-                lambda: self._database.execute("SELECT reply FROM replies WHERE key = ?", (key,)).fetchone()
+                lambda: self._database.execute("SELECT reply, checksum FROM replies WHERE key = ?", (key,)).fetchone()
             )
-        return None if row is None else json.loads(zlib.decompress(row[0]))
+        return None if row is None else self._translate_errors(lambda: _unpack(key, *row))
 
     def put(self, key: str, response: Any) -> None:
-        row = key, zlib.compress(json.dumps(response).encode(), 1)
+        reply = zlib.compress(json.dumps(response).encode(), 1)
+        row = key, reply, _checksum(key, reply)
         with self._lock:
-            self._translate_errors(lambda: self._database.execute("INSERT OR REPLACE INTO replies VALUES (?, ?)", row))
+            self._translate_errors(
+                lambda: self._database.execute("INSERT OR REPLACE INTO replies VALUES (?, ?, ?)", row)
+            )
 
     def close(self) -> None:
         with self._lock:
@@ -62,7 +65,11 @@ class ResponseCache:
         try:
             if self._path is not None:
                 self._claim(database)
-            database.execute("CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply BLOB NOT NULL)")
+            database.execute(
+                "CREATE TABLE IF NOT EXISTS replies (key TEXT PRIMARY KEY, reply BLOB NOT NULL, checksum BLOB)"
+            )
+            if "checksum" not in [row[1] for row in database.execute("PRAGMA table_info(replies)")]:
+                database.execute("ALTER TABLE replies ADD COLUMN checksum BLOB")  # of version 1
         except BaseException:
             database.close()
             raise
@@ -89,8 +96,21 @@ class ResponseCache:
     def _translate_errors(self, act: Callable[[], T]) -> T:
         try:
             return act()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, zlib.error, ValueError, TypeError, OverflowError, RecursionError) as error:
+            if isinstance(error, FileError):
+                raise
             raise FileError(
                 f"cannot use the cache {str(self._path)!r}: {error}; it may be damaged or not writable: "
                 "move it away, or give another file"
             ) from error
+
+
+def _checksum(key: str, reply: bytes) -> bytes:
+    """It also covers the key: a reply must not be read for another request."""
+    return hashlib.sha256(key.encode() + b"\n" + reply).digest()[:8]
+
+
+def _unpack(key: str, reply: bytes, checksum: bytes | None) -> Any:
+    if checksum is not None and checksum != _checksum(key, reply):
+        raise ValueError("a reply does not match its checksum")
+    return json.loads(zlib.decompress(reply))
