@@ -13,14 +13,14 @@ import numpy as np
 from reagent.api.prepare import describe_target, find_target_span, group_tokens, read_case, stream_to
 from reagent.case import Case, Floats
 from reagent.errors import InputError
-from reagent.explanation import Cost, Explanation, Level, Rows, WhatIf, WholeAnswer
+from reagent.explanation import Cost, Explanation, Level, Rows, Token, WhatIf, WholeAnswer
 from reagent.methods import Attribution, Method, Progress, ProgressCallback, screening
 from reagent.methods.base import no_progress
 from reagent.methods.counterfactual import find_counterfactuals
 from reagent.methods.hierarchical import Groups, LevelResult, SupportsHierarchy, attribute_hierarchically
 from reagent.methods.registry import make_method
 from reagent.methods.shortening import Shortener
-from reagent.models.base import Model
+from reagent.models.base import Model, response_of
 from reagent.models.chat import Chat, Tools
 from reagent.models.load import load_model
 from reagent.replacers import Proposals, Replacer
@@ -48,6 +48,7 @@ def explain(
     attribute_target: bool | None = None,
     what_if: bool = False,
     screen: bool = True,
+    proxy: Any = None,
     method: str | Method = "reagent",
     preset: str | None = None,
     replacer: str | Replacer = "auto",
@@ -74,6 +75,7 @@ def explain(
     attribute_target: bool | None = None,
     what_if: bool = False,
     screen: bool = True,
+    proxy: Any = None,
     method: str | Method = "reagent",
     preset: str | None = None,
     replacer: str | Replacer = "auto",
@@ -99,6 +101,7 @@ def explain(
     attribute_target: bool | None = None,
     what_if: bool = False,
     screen: bool = True,
+    proxy: Any = None,
     method: str | Method = "reagent",
     preset: str | None = None,
     replacer: str | Replacer = "auto",
@@ -133,6 +136,8 @@ def explain(
         what_if: also report what the model says under the strongest replacement.
         screen: set aside units of a long prompt that cannot matter, and explain the text without them. False measures
             every unit in the whole text, which takes many times longer.
+        proxy: a small model, or its name, that explains the answer of `model` in its place. Both score some texts; if
+            they do not agree, a ProxyError says so.
         method: an id of `reagent methods`, or an instance such as `ReagentFast(probes=64)`.
         preset: named settings of the method.
         replacer: an id of `reagent replacers`, or an instance. The preset `fast` deletes, unless one is named.
@@ -178,7 +183,13 @@ def explain(
 
     if prompts is None:
         request = build(prompt, targets[0])
+        if proxy is not None:
+            from reagent.api.proxy import explain_by_proxy
+
+            return explain_by_proxy(load_model(model), load_model(proxy), request, on_progress, on_answer)
         return run(load_model(model), request, on_progress, on_answer)
+    if proxy is not None:
+        raise InputError("with `proxy`, explain one prompt at a time: give a text or a chat")
     requests = [build(one, its_target) for one, its_target in zip(prompts, targets, strict=True)]
     return Explanations(load_model(model), requests, on_progress, on_answer)
 
@@ -301,14 +312,15 @@ class _Builder:
     shortener: Shortener | None
 
     def build(self, levels: Sequence[LevelResult], counterfactuals: Sequence[WhatIf] = ()) -> Explanation:
+        unit = response_of(self.model).unit
         *coarser, last = (level._replace(attribution=level.attribution.explained_only(level.case)) for level in levels)
         return Explanation(
             prompt=self.case.prompt,
             completion=self.case.completion,
             input=last.case.input,
-            output=tuple(replace(unit, protected=False) for unit in last.case.output),
+            output=tuple(self._output(unit) for unit in last.case.output),
             **_rows(last.attribution),
-            effect_unit=last.attribution.effect_unit,
+            effect_unit=unit if last.attribution.effect_unit == "nats" else last.attribution.effect_unit,
             shapley_values=_plain(last.attribution.shapley_values),
             groups=tuple(map(tuple, last.attribution.groups or ())),
             sufficiency=None if last.attribution.sufficiency is None else tuple(last.attribution.sufficiency),
@@ -330,6 +342,10 @@ class _Builder:
             what_if=tuple(counterfactuals),
             cost=self.meter.cost(last.attribution),
         )
+
+    def _output(self, unit: Token) -> Token:
+        """An output unit; a value that is no log-probability is left out."""
+        return replace(unit, protected=False, logprob=unit.logprob if response_of(self.model).is_logprob else None)
 
 
 class CostMeter:

@@ -45,7 +45,7 @@ from reagent.methods.redundancy import (
 )
 from reagent.methods.single_effects import count_blocks, estimate_single_effects
 from reagent.methods.surrogate import DENSE, SPARSE, Surrogate
-from reagent.models.base import Model
+from reagent.models.base import Model, limit_probes
 from reagent.removal import check_removal, make_remover, require_removal
 from reagent.replacers.base import Proposals
 from reagent.validation import check_integer
@@ -130,7 +130,7 @@ class ReagentFast:
     ) -> Attribution:
         """Explain all output units with the same probes."""
         remover = make_remover(self.chosen_removal, model, case, proposals)
-        probes = ProbeSet(remover, case, self.budget, rng.spawn(1)[0], on_progress)
+        probes = ProbeSet(remover, case, limit_probes(model, self.budget), rng.spawn(1)[0], on_progress)
         search = _Search(self, probes, rng)
         if len(probes.free):
             search.run()

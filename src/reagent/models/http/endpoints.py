@@ -168,7 +168,8 @@ def make_chat_endpoint(client: Client, server: ServerInfo, codec: LocalCodec | N
     if capabilities is None:
         raise ServerError(
             f"{client.address.api} returns no log-probabilities, neither for completions nor for chats, and an "
-            "explanation requires them: enable `logprobs` on the server or use another model"
+            "explanation requires them: enable `logprobs` on the server, or compare its answers with score='text' "
+            "(--score text)"
         )
     tokenizer = codec if codec is not None else ServerCodec(client, server.model) if server.tokenizes else None
 

@@ -148,7 +148,7 @@ class HttpModel:
             )
         endpoint = self._latest = self._chat_endpoint()
         assert isinstance(endpoint.vocabulary, TextVocabulary)
-        text, source, rendered = _tokenize_messages(endpoint.vocabulary, messages)
+        text, source, rendered = tokenize_messages(endpoint.vocabulary, messages)
         return endpoint, text, source, rendered, False
 
     def _case(
@@ -226,9 +226,7 @@ class HttpModel:
         return self._chats
 
 
-def _tokenize_messages(
-    vocabulary: TextVocabulary, messages: Chat
-) -> tuple[str, tuple[Token, ...], tuple[Message, ...]]:
+def tokenize_messages(vocabulary: TextVocabulary, messages: Chat) -> tuple[str, tuple[Token, ...], tuple[Message, ...]]:
     """A chat as one text, its tokens, and the span of each message; every message begins with its role."""
     text, tokens, rendered = "", [], []
     for message in messages:
