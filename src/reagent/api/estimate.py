@@ -48,7 +48,7 @@ def estimate_answers(model: TextModel, request: ExplainRequest | CiteRequest) ->
         probes = words = 0
     else:
         dry_run = run_dry(model, request).next_token
-        probes, words = dry_run.requests, dry_run.tokens
+        probes, words = dry_run.requests - 1, dry_run.tokens  # one of them is the unchanged prompt
     requests = own + model.answers * probes
     limit = model.options.max_requests
     allowed = requests if limit is None else min(requests, limit)

@@ -140,6 +140,11 @@ class ProbeSet:
         """The drop that a threshold of one nat stands for; 1 if values are log-probabilities."""
         return response_of(self.remover.model).nat
 
+    @property
+    def saturates(self) -> bool:
+        """Whether larger removals say nothing more, see `Response`."""
+        return response_of(self.remover.model).saturates
+
     def measured_drops(self, target: int) -> dict[bytes, float]:
         """The mean drop of every measured set of units before a target; a key is the row of the set as bytes."""
         before = self.before[target]

@@ -50,7 +50,8 @@ from reagent.removal import check_removal, make_remover, require_removal
 from reagent.replacers.base import Proposals
 from reagent.validation import check_integer
 
-SHARES_KEPT = (0.5, 0.35, 0.2)  # of the units, in turn
+SHARES_KEPT = (0.5, 0.35, 0.2)  # of the units, in turn …
+SHARES_KEPT_OF_ANSWERS = (0.9, 0.8, 0.7)  # … and if only answers are compared, which soon are unrelated
 NEAR_UNITS, NEAR_KEPT = 5, 0.8  # units directly before the output, and how often a probe keeps each
 RANDOM_PROBES = 48  # for up to MANY_UNITS units …
 MORE_PROBES = 16  # … and this number more for each doubling
@@ -270,7 +271,9 @@ class _Search:
 
     def _remove_at_random(self, count: int) -> None:
         """Probes that keep a share of the units, most of them far from the output; of a few units, any share."""
-        kept = np.resize(SHARES_KEPT, count)[:, None] * np.ones(self.units)
+        kept = np.resize(SHARES_KEPT_OF_ANSWERS if self.probes.saturates else SHARES_KEPT, count)[:, None] * np.ones(
+            self.units
+        )
         kept[:, self._near()] = NEAR_KEPT
         begin = len(self.probes.removed)
         self._measure_random(kept, count)

@@ -32,6 +32,7 @@ class Response:
     unit: str = "nats"
     nat: float = 1.0  # the change of the value that a threshold of one nat stands for
     is_logprob: bool = True  # whether it is the log-probability of the target
+    saturates: bool = False  # whether all unrelated answers have the same value, so that few units may be removed
 
 
 UNKNOWN_RANK = 2**30  # the rank of a target that is not among the known ones

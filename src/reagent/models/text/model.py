@@ -4,10 +4,10 @@ The output is one unit: the whole answer. In place of its log-probability stands
 model's new answer to a perturbed prompt is like the original one, on average over `answers` answers. Methods need only
 this number. The units of the prompt are words.
 
-Sampled answers add noise. The variance of the response of one answer is modelled as c · m (1 − m), where m is its
-expectation and c ≤ 1 is estimated from all answers so far: c = 1 for labels, less for similarities. For a mean over n
-answers, m is estimated as by Agresti and Coull, with four further answers, so that a prompt with n equal answers has a
-standard error too.
+Sampled answers add noise. Responses are between that of an unrelated answer, f, and 1. On a scale from f to 1, the
+variance of the response of one answer is modelled as c m (1 − m), where m is its expectation. Both f and c ≤ 1 are
+estimated from all answers so far; f = 0 and c = 1 for labels. For a mean over n answers, m is estimated as by Agresti
+and Coull, with four further answers, so that a prompt with n equal answers has a standard error too.
 """
 
 import logging
@@ -36,6 +36,7 @@ SAMPLED_ANSWERS = 3  # for each probe, if answers are sampled
 BASE_ANSWERS = 4  # times as many answers to the unchanged prompt, since all effects depend on them
 BATCH = 16  # requests after which answers are kept
 EMPTIED = "…"  # stands for a message without any of its words, because servers refuse empty messages
+UNRELATED = 0.1  # quantile of all responses: that of an unrelated answer
 PRIOR_ANSWERS = 4  # of Agresti and Coull, half of them with response 1
 
 Prompt = str | tuple[tuple[str, str], ...]  # a text, or role and content of each message
@@ -81,7 +82,7 @@ class TextModel:
         self._references: dict[int, Reference] = {}
         self._unchanged: set[Prompt] = set()
         self._answers: dict[tuple[Prompt, int], list[str]] = {}
-        self._within = self._possible = 0.0  # sums over prompts: variances of responses, and the largest possible ones
+        self._responses: dict[tuple[Prompt, str], Floats] = {}  # of each prompt to a reference, with several answers
 
     @property
     def response(self) -> Response:
@@ -180,24 +181,29 @@ class TextModel:
                 value[row, column] = responses.mean()
                 same = sum(normalize(answer) == normalize(reference.text) for answer in answers)
                 rank[row, column] = 0 if 2 * same > len(answers) else UNKNOWN_RANK
-                self._learn_variance(responses)
+                if len(answers) > 1:
+                    self._responses[prompts[row], reference.text] = responses
         return TargetScores(value, rank)
 
     def sampling_stderr(self, values: Floats, unchanged: bool = False) -> Floats:
         """The standard errors of mean responses, of perturbed prompts or of the unchanged one."""
         if self.answers == 1:
             return np.zeros_like(values)
+        floor, share = self._noise()
         n = self.answers * (BASE_ANSWERS if unchanged else 1)
-        mean = (n * np.clip(values, 0.0, 1.0) + PRIOR_ANSWERS / 2) / (n + PRIOR_ANSWERS)
-        share = min(1.0, self._within / self._possible) if self._possible > 0 else 1.0
-        return np.asarray(np.sqrt(share * mean * (1 - mean) / (n + PRIOR_ANSWERS)))
+        mean = (n * _scaled(values, floor) + PRIOR_ANSWERS / 2) / (n + PRIOR_ANSWERS)
+        return np.asarray((1 - floor) * np.sqrt(share * mean * (1 - mean) / (n + PRIOR_ANSWERS)))
 
-    def _learn_variance(self, responses: Floats) -> None:
-        """Add the variance of the responses to one prompt, and that of answers with response 0 or 1 of this mean."""
-        n, mean = len(responses), float(responses.mean())
-        if n > 1:
-            self._within += float(responses.var(ddof=1))
-            self._possible += mean * (1 - mean) * n / (n - 1)
+    def _noise(self) -> tuple[float, float]:
+        """The response of an unrelated answer, and c: the variance relative to responses of these two values only."""
+        rows = list(self._responses.values())
+        if not rows:
+            return 0.0, 1.0
+        floor = min(float(np.quantile(np.concatenate(rows), UNRELATED)), 0.9)
+        scaled = [_scaled(row, floor) for row in rows]
+        within = sum(float(row.var(ddof=1)) for row in scaled)
+        possible = sum(float(row.mean() * (1 - row.mean())) * len(row) / (len(row) - 1) for row in scaled)
+        return floor, min(1.0, within / possible) if possible > 0 else 1.0
 
     # --- requests ---
 
@@ -250,6 +256,11 @@ class TextModel:
                 role, content = messages[-1]
                 messages[-1] = (role, content + self.vocabulary.decode([i]))
         return tuple((role, content if content.strip() else EMPTIED) for role, content in messages[:-1])
+
+
+def _scaled(values: Floats, floor: float) -> Floats:
+    """Responses on a scale from 0, an unrelated answer, to 1, the original one."""
+    return np.asarray(np.clip((values - floor) / (1 - floor), 0.0, 1.0))
 
 
 def _as_chat(prompt: Prompt) -> str | Chat:

@@ -26,9 +26,9 @@ from reagent.models.chat import Chat
 from reagent.models.text.similarity import chrf, normalize, token_f1, words
 
 NAMES = ("text", "exact", "label", "regex:PATTERN", "embedding:MODEL", "proxy:MODEL")
-SIMILARITY = Response("similarity", 0.1, is_logprob=False)
-AGREEMENT = Response("share of same answers", 0.1, is_logprob=False)
-MATCHES = Response("share of matching answers", 0.1, is_logprob=False)
+SIMILARITY = Response("similarity", 0.1, is_logprob=False, saturates=True)
+AGREEMENT = Response("share of same answers", 0.1, is_logprob=False, saturates=True)
+MATCHES = Response("share of matching answers", 0.1, is_logprob=False, saturates=True)
 LIKELIHOOD = Response("nats under the proxy", is_logprob=False)
 EMBEDDINGS_AT_ONCE = 64
 

@@ -145,8 +145,8 @@ class ServerSource:
         """What the server calls the largest number of new tokens."""
         if self._limit is None:
             body = {"model": self.server.model, "messages": [{"role": "user", "content": "Hello"}]}
-            accepted = [name for name in LIMITS if self._accepts("chat/completions", {**body, name: 1})][:1]
-            self._limit = accepted[0] if accepted else LIMITS[0]
+            accepted = (name for name in LIMITS if self._accepts("chat/completions", {**body, name: 1}))
+            self._limit = next(accepted, LIMITS[0])
         return self._limit
 
     def _accepts(self, path: str, body: dict[str, Any]) -> bool:
