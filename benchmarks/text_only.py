@@ -31,13 +31,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from fact_prompts import choose_facts
+from fact_prompts import load_facts, strip_marks
 from records import Record, Records, describe, errors, group_by
 from scipy.stats import spearmanr
 from text_source import BatchSource
 
 import reagent
-from reagent.data.base import Example
 from reagent.models.base import Meter
 from reagent.models.cache import cache_folder
 from reagent.models.huggingface import HuggingFaceModel
@@ -48,16 +47,16 @@ Floats = npt.NDArray[np.float64]
 NEW_TOKENS, REQUESTS_PER_UNIT = 5, 5
 WINDOW = 3
 LLMSHAP = "llmSHAP==1.5.2"
-TRIALS = 60
-KINDS = ("once", "twice")
+TRIALS = 30
+PAIRS = 6  # prompts for each pair of a model and its proxy
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--split", choices=("develop", "blind"), default="blind")
-    parser.add_argument("--size", type=int, default=12, help="prompts of each kind")
-    parser.add_argument("--parts", default="noise,proxy,answers")
+    parser.add_argument("--size", type=int, default=24, help="prompts, at most")
+    parser.add_argument("--parts", default="answers,proxy,noise")
     parser.add_argument("--gemma", type=Path, help="the GGUF file of Gemma 3 270M")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
@@ -81,6 +80,12 @@ def add(records: Records, key: Record, measure: Callable[[], Record]) -> None:
 # --- answers ---
 
 
+def choose_prompts(split: str, size: int) -> list[str]:
+    """Prompts of two sentences: one states a fact, and one leads to the answer."""
+    facts = [fact for fact in load_facts() if fact.split == split][:size]
+    return [strip_marks(f"{fact.stated} {fact.question}")[0] for fact in facts]
+
+
 def split_units(prompt: str) -> list[tuple[int, int]]:
     """The parts between spaces, each with the space before it."""
     return [match.span() for match in re.finditer(r"\s*\S+", prompt)]
@@ -88,22 +93,21 @@ def split_units(prompt: str) -> list[tuple[int, int]]:
 
 def measure_answers(records: Records, split: str, size: int) -> None:
     model: Any = reagent.load_model("smollm2")
-    examples = [example for kind in KINDS for example in choose_facts(model, kind, split, size)]
-    for example in examples:
+    for prompt in choose_prompts(split, size):
         source = BatchSource(model, NEW_TOKENS)
-        key = {"part": "answers", "split": split, "prompt": example.prompt, "kind": example.kind}
-        truth = find_truth(model, source, example)
+        key = {"part": "answers", "split": split, "prompt": prompt}
+        truth = find_truth(model, source, prompt)
         wanted = REQUESTS_PER_UNIT * len(truth["effects"])
         measures = {"reagent": partial(ours, probes=wanted), "llmSHAP": theirs}
         for setting, measure in measures.items():
-            add(records, key | {"setting": setting}, partial(measure, source, example, truth))
+            add(records, key | {"setting": setting}, partial(measure, source, prompt, truth))
 
 
-def find_truth(model: HuggingFaceModel, source: BatchSource, example: Example) -> Record:
+def find_truth(model: HuggingFaceModel, source: BatchSource, prompt: str) -> Record:
     """The answer, and what its log-probability loses when each unit is deleted alone."""
-    (answer,) = source.complete([example.prompt])
-    case = model.case(example.prompt, target=answer)
-    starts = [start for start, _ in split_units(example.prompt)]
+    (answer,) = source.complete([prompt])
+    case = model.case(prompt, target=answer)
+    starts = [start for start, _ in split_units(prompt)]
     groups = [
         None if unit.end <= unit.start else int(np.searchsorted(starts, unit.start, side="right")) - 1
         for unit in case.input
@@ -121,21 +125,21 @@ def compare(estimate: Floats, truth: Record) -> Record:
     return {"spearman": round(rank, 4), "same_top": bool(np.argmax(estimate) == np.argmax(effects))}
 
 
-def ours(source: BatchSource, example: Example, truth: Record, probes: int) -> Record:
+def ours(source: BatchSource, prompt: str, truth: Record, probes: int) -> Record:
     source.meter = Meter()
     model = TextModel(source, TextOptions())
     why = reagent.explain(
         model,
-        example.prompt,
+        prompt,
         target=truth["answer"],
         max_new_tokens=NEW_TOKENS,
-        prompt_spans=split_units(example.prompt),
+        prompt_spans=split_units(prompt),
         probes=probes,
     )
     assert why.effects is not None
     by_effect = compare(np.array(why.effects[0]), truth)
     return {
-        "units": len(why.input),
+        "units": len(truth["effects"]),
         "requests": source.meter.requests,
         "answer": truth["answer"],
         **compare(np.array(why.scores[0]), truth),
@@ -144,14 +148,14 @@ def ours(source: BatchSource, example: Example, truth: Record, probes: int) -> R
     }
 
 
-def theirs(source: BatchSource, example: Example, truth: Record) -> Record:
+def theirs(source: BatchSource, prompt: str, truth: Record) -> Record:
     """llmSHAP asks for one text after another; a first run collects its texts, which are then completed together."""
     run_llmshap = load_llmshap()
     texts: list[str] = []
-    run_llmshap(example.prompt, lambda text: texts.append(text) or "")
+    run_llmshap(prompt, lambda text: texts.append(text) or "")
     different = list(dict.fromkeys(texts))
     answers = dict(zip(different, source.complete(different), strict=True))
-    scores = run_llmshap(example.prompt, answers.__getitem__)
+    scores = run_llmshap(prompt, answers.__getitem__)
     return {"requests": len(different), **compare(scores, truth)}
 
 
@@ -218,11 +222,9 @@ class Dice:
 def measure_noise(records: Records) -> None:
     for score in ("exact", "text"):
         for answers in (3, 6):
-            for base in (0.95, 0.7):
-                setting = f"{score}, {answers} answers, base {base}"
-                for seed in range(TRIALS):
-                    key = {"part": "noise", "split": "scripted", "setting": setting, "seed": seed}
-                    add(records, key, partial(cover, score, answers, base, seed))
+            for seed in range(TRIALS):
+                key = {"part": "noise", "split": "scripted", "setting": f"{score}, {answers} answers", "seed": seed}
+                add(records, key, partial(cover, score, answers, 0.9, seed))
 
 
 def cover(score: str, answers: int, base: float, seed: int) -> Record:
@@ -245,16 +247,16 @@ def cover(score: str, answers: int, base: float, seed: int) -> Record:
 
 def measure_proxies(records: Records, split: str, gemma: Path | None) -> None:
     small: Any = reagent.load_model("smollm2")
-    examples = choose_facts(small, "once", split, 8)
+    prompts = choose_prompts(split, PAIRS)
     pairs: dict[str, tuple[Any, Any]] = {"random weights for SmolLM2": (small, scrambled(small))}
     with_server(pairs, small)
     if gemma is not None:
         other = reagent.load_model(str(gemma))
         pairs |= {"SmolLM2 for Gemma 3 270M": (other, small), "Gemma 3 270M for SmolLM2": (small, other)}
     for setting, (model, proxy) in pairs.items():
-        for seed, example in enumerate(examples):
-            key = {"part": "proxy", "split": split, "setting": setting, "prompt": example.prompt, "seed": seed}
-            add(records, key, partial(stand_in, model, proxy, example, seed))
+        for seed, prompt in enumerate(prompts):
+            key = {"part": "proxy", "split": split, "setting": setting, "prompt": prompt, "seed": seed}
+            add(records, key, partial(stand_in, model, proxy, prompt, seed))
 
 
 def scrambled(model: Any) -> HuggingFaceModel:
@@ -289,16 +291,16 @@ def with_server(pairs: dict[str, tuple[Any, Any]], small: Any) -> None:
     pairs["SmolLM2 for llama.cpp"] = (model, small)
 
 
-def stand_in(model: Any, proxy: Any, example: Example, seed: int) -> Record:
+def stand_in(model: Any, proxy: Any, prompt: str, seed: int) -> Record:
     """The explanation of the proxy, if it is not refused, against that of the model itself."""
     before = model.meter.forward_passes
     try:
-        why = reagent.explain(model, example.prompt, max_new_tokens=1, proxy=proxy, seed=seed)
+        why = reagent.explain(model, prompt, max_new_tokens=1, proxy=proxy, seed=seed)
     except reagent.ReagentError as error:
         return {"refused": True, "reason": str(error)[-200:], "passes": model.meter.forward_passes - before}
     passes = model.meter.forward_passes - before
-    own = reagent.explain(model, example.prompt, target=f" {example.target.strip()}", seed=seed)
-    one, two = (by_word(explanation, example.prompt) for explanation in (why, own))
+    own = reagent.explain(model, prompt, target=why.completion, seed=seed)
+    one, two = (by_word(explanation, prompt) for explanation in (why, own))
     return {
         "refused": False,
         "passes": passes,

@@ -30,7 +30,8 @@ def run_dry(model: Model, request: ExplainRequest | CiteRequest) -> DryRunModel:
 def estimate_requests(model: Model, request: ExplainRequest | CiteRequest) -> RequestEstimate:
     """At most this number of requests to the server of the model, besides the one for the output."""
     dry_run = run_dry(model, request)
-    return dry_run.echo if "of the prompt" in model.info["backend"] else dry_run.next_token
+    backend = model.info["backend"]
+    return dry_run.echo if "of the prompt" in backend else dry_run.greedy if "greedy" in backend else dry_run.next_token
 
 
 class AnswerEstimate(NamedTuple):

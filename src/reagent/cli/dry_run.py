@@ -31,6 +31,7 @@ def estimate(model: "Model", request: "ExplainRequest | CiteRequest", prices: tu
     for name, cost, here in (
         ("with echoed prompt log-probabilities", dry_run.echo, "of the prompt" in own),
         ("with next-token log-probabilities", dry_run.next_token, "next token" in own),
+        ("with the model's own answers (chats)", dry_run.greedy, "greedy" in own),
     ):
         this = "   ← this server" if here else ""
         price = "" if prices is None else f"   cost {_cost(cost.tokens, cost.requests, prices):,.2f}"
