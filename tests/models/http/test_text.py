@@ -3,11 +3,13 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import reagent
+from models.http.conftest import Truth
 from models.http.servers import Proxy, Refusal, changed, proxied, serving
 from reagent.cli import main
 from reagent.models.text import TextModel
@@ -122,6 +124,19 @@ def test_bad_options_are_one_line(talking: Callable[..., Any], capsys: Any, more
         main(["explain", PROMPT, "--model", url, *more])
     assert stop.value.code == 2
     assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_random_network_is_refused_as_a_proxy(
+    talking: Callable[..., Any], truth: Truth, tmp_path: Path, capsys: Any
+) -> None:
+    url, app = talking()
+    truth.network.save_pretrained(tmp_path)
+    truth.tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(SystemExit) as stop:
+        main(["explain", PROMPT, "--model", url, "--score", "text", "--proxy", str(tmp_path), "--quiet"])
+    assert stop.value.code == 1
+    assert "does not behave like" in " ".join(capsys.readouterr().err.split())
+    assert len(app.seen) < 70
 
 
 def _without_logprobs(reply: Any) -> Any:
