@@ -1,11 +1,11 @@
 """How good explanations are from the text of answers alone, and from proxies.
 
 python benchmarks/text_only.py --out text_only.jsonl > docs/benchmarks/text_only.json
-python benchmarks/text_only.py --out chosen.jsonl --split develop      # for choosing settings
+python benchmarks/text_only.py --out chosen.jsonl --split choose       # for choosing settings
 
 Units are the parts of a prompt between spaces. Parts of the measurement (--parts):
 
-answers   The embedded model answers with five tokens, greedily. Its explanation from answers alone, with five requests
+answers   The embedded model answers with three tokens, greedily. Its explanation from answers alone, with five requests
           for each unit, is compared with the exact effects of the same units on the log-probability of the answer:
           each unit deleted alone. So is llmSHAP (its sliding window of three words, from the package itself), and ours
           with as many requests as it needs.
@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from fact_prompts import load_facts, strip_marks
+from fact_prompts import Fact, load_facts, strip_marks
 from records import Record, Records, describe, errors, group_by
 from scipy.stats import spearmanr
 from text_source import BatchSource
@@ -44,9 +44,10 @@ from reagent.models.text import Request, TextModel, TextOptions
 from reagent.removal import Delete
 
 Floats = npt.NDArray[np.float64]
-NEW_TOKENS, REQUESTS_PER_UNIT = 5, 5
+NEW_TOKENS, REQUESTS_PER_UNIT = 3, 5
 WINDOW = 3
 LLMSHAP = "llmSHAP==1.5.2"
+SEEN = {"develop": 40, "blind": 16}  # first facts of each split of facts.tsv: for choosing settings
 TRIALS = 30
 PAIRS = 6  # prompts for each pair of a model and its proxy
 
@@ -54,7 +55,7 @@ PAIRS = 6  # prompts for each pair of a model and its proxy
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--split", choices=("develop", "blind"), default="blind")
+    parser.add_argument("--split", choices=("choose", "report"), default="report")
     parser.add_argument("--size", type=int, default=24, help="prompts, at most")
     parser.add_argument("--parts", default="answers,proxy,noise")
     parser.add_argument("--gemma", type=Path, help="the GGUF file of Gemma 3 270M")
@@ -80,10 +81,22 @@ def add(records: Records, key: Record, measure: Callable[[], Record]) -> None:
 # --- answers ---
 
 
-def choose_prompts(split: str, size: int) -> list[str]:
-    """Prompts of two sentences: one states a fact, and one leads to the answer."""
-    facts = [fact for fact in load_facts() if fact.split == split][:size]
-    return [strip_marks(f"{fact.stated} {fact.question}")[0] for fact in facts]
+def choose_facts(split: str) -> list[Fact]:
+    """The facts from whose prompts settings were chosen, or all others."""
+    facts = load_facts()
+    seen = [fact for name, count in SEEN.items() for fact in [f for f in facts if f.split == name][:count]]
+    return seen if split == "choose" else [fact for fact in facts if fact not in seen]
+
+
+def choose_prompts(model: HuggingFaceModel, split: str, size: int) -> list[str]:
+    """Prompts of two sentences: one states a fact, and one leads to the answer, which the model gives."""
+    prompts: list[str] = []
+    for fact in choose_facts(split):
+        prompt = strip_marks(f"{fact.stated} {fact.question}")[0]
+        predicted = model.case(prompt, max_new_tokens=1).completion if len(prompts) < size else ""
+        if predicted.strip() and f" {fact.answer}".startswith(predicted):
+            prompts.append(prompt)
+    return prompts
 
 
 def split_units(prompt: str) -> list[tuple[int, int]]:
@@ -93,7 +106,7 @@ def split_units(prompt: str) -> list[tuple[int, int]]:
 
 def measure_answers(records: Records, split: str, size: int) -> None:
     model: Any = reagent.load_model("smollm2")
-    for prompt in choose_prompts(split, size):
+    for prompt in choose_prompts(model, split, size):
         source = BatchSource(model, NEW_TOKENS)
         key = {"part": "answers", "split": split, "prompt": prompt}
         truth = find_truth(model, source, prompt)
@@ -204,6 +217,7 @@ def load_llmshap() -> Callable[[str, Callable[[str], str]], Floats]:
 class Dice:
     """Answers with "yes it is" by a probability that falls for each of the known words that is missing."""
 
+    at_once = 64
     info = {"id": "dice", "revision": None, "dtype": None, "backend": "scripted"}  # noqa: RUF012
     others = ("no way", "it never is")
 
@@ -247,11 +261,11 @@ def cover(score: str, answers: int, base: float, seed: int) -> Record:
 
 def measure_proxies(records: Records, split: str, gemma: Path | None) -> None:
     small: Any = reagent.load_model("smollm2")
-    prompts = choose_prompts(split, PAIRS)
+    prompts = choose_prompts(small, split, PAIRS)
     pairs: dict[str, tuple[Any, Any]] = {"random weights for SmolLM2": (small, scrambled(small))}
     with_server(pairs, small)
     if gemma is not None:
-        other = reagent.load_model(str(gemma))
+        other: Any = reagent.load_model(str(gemma))
         pairs |= {"SmolLM2 for Gemma 3 270M": (other, small), "Gemma 3 270M for SmolLM2": (small, other)}
     for setting, (model, proxy) in pairs.items():
         for seed, prompt in enumerate(prompts):

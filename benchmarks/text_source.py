@@ -15,6 +15,8 @@ BATCH = 48
 class BatchSource:
     """Completes texts of similar length together; answers are as if each prompt were alone, up to rounding."""
 
+    at_once = BATCH
+
     def __init__(self, model: HuggingFaceModel, new: int) -> None:
         self.model, self.new, self.meter = model, new, Meter()
 

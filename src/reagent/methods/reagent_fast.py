@@ -259,7 +259,9 @@ class _Search:
             self.complete = True
             return
         self.probes.measure(np.ones((1, self.units), dtype=np.bool_))
-        if count >= PROBES_FOR_EDGES * self.units * self.probes.draws:
+        if self.probes.saturates:  # a text of one unit has an unrelated answer
+            self.probes.measure(np.eye(self.units, dtype=np.bool_), self.probes.draws)
+        elif count >= PROBES_FOR_EDGES * self.units * self.probes.draws:
             self.probes.measure(edges(self.units), self.probes.draws)
         self._remove_at_random(count - count // RESERVE - self.probes.spent)
 
@@ -286,7 +288,7 @@ class _Search:
             missing = goal - self.probes.spent
             if missing <= 0:
                 return
-            if self.units <= FEW_UNITS:
+            if self.units <= FEW_UNITS and not self.probes.saturates:
                 removed = draw_subsets(missing, self.units, self.probes.budget, self.rng)
             else:
                 removed = self.rng.random((len(kept), self.units))[:missing] >= kept[:missing]
@@ -355,7 +357,8 @@ class _Search:
             known = self.targets.get(t)
             few, start = self.units <= FEW_UNITS, None if known is None else known.surrogate
             surrogate = Surrogate.fit(removed, drops, DENSE if few else SPARSE, start)
-            shapley = estimate_shapley_values(self.probes, t, surrogate) if few else surrogate.shapley_values()
+            fills_game = few and (self.complete or not self.probes.saturates)
+            shapley = estimate_shapley_values(self.probes, t, surrogate) if fills_game else surrogate.shapley_values()
             units = removed.shape[1]
             predicted = self.predicted.get(t) or surrogate.effects(np.eye(units, dtype=np.bool_))
             single, stderr = estimate_single_effects(self.probes, t, self.blocks, predicted)

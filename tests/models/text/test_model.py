@@ -201,6 +201,7 @@ class Dice:
         self.drops, self.graded, self.meter = drops, graded, Meter()
         self.rng = np.random.default_rng(seed)
 
+    at_once = 64
     info = {"id": "dice", "revision": None, "dtype": None, "backend": "scripted"}  # noqa: RUF012
 
     def probability(self, prompt: str) -> float:

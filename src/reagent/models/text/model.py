@@ -34,7 +34,6 @@ logger = logging.getLogger(__name__)
 
 SAMPLED_ANSWERS = 3  # for each probe, if answers are sampled
 BASE_ANSWERS = 4  # times as many answers to the unchanged prompt, since all effects depend on them
-BATCH = 16  # requests after which answers are kept
 EMPTIED = "…"  # stands for a message without any of its words, because servers refuse empty messages
 UNRELATED = 0.1  # quantile of all responses: that of an unrelated answer
 PRIOR_ANSWERS = 4  # of Agresti and Coull, half of them with response 1
@@ -215,8 +214,8 @@ class TextModel:
             for prompt, count in counts.items()
             for sample in range(len(self._answers.get((prompt, max_new_tokens), ())), count)
         ]
-        for begin in range(0, len(missing), BATCH):
-            self._request(missing[begin : begin + BATCH], max_new_tokens)
+        for begin in range(0, len(missing), self.source.at_once):
+            self._request(missing[begin : begin + self.source.at_once], max_new_tokens)
         return [self._answers[prompt, max_new_tokens][: counts[prompt]] for prompt in prompts]
 
     def _ask(self, prompt: Prompt, max_new_tokens: int, count: int) -> list[str]:

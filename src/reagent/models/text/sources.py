@@ -30,6 +30,11 @@ class AnswerSource(Protocol):
     meter: Meter
 
     @property
+    def at_once(self) -> int:
+        """The number of requests in one call. If one of them fails, the answers of its call are lost."""
+        ...
+
+    @property
     def info(self) -> Mapping[str, Any]:
         """Provenance: id, revision, dtype, backend."""
         ...
@@ -41,6 +46,8 @@ class AnswerSource(Protocol):
 
 class FunctionSource:
     """A Python function from a prompt to an answer; it gets a chat as a list of messages."""
+
+    at_once = 1
 
     def __init__(self, function: Callable[[Any], str]) -> None:
         self.function, self.meter = function, Meter()
@@ -70,6 +77,8 @@ class FunctionSource:
 class ModelSource:
     """The greedy answers of any other model."""
 
+    at_once = 1
+
     def __init__(self, model: Model) -> None:
         self.model, self.meter = model, model.meter
 
@@ -94,6 +103,8 @@ class ModelSource:
 
 class ServerSource:
     """A server with an OpenAI-compatible API. Texts are completed if it completes texts, otherwise they are chats."""
+
+    at_once = 64  # the client keeps every response
 
     def __init__(self, url: str, options: ServerOptions, temperature: float) -> None:
         self.client = Client(ServerAddress.parse(url), options, Meter())
