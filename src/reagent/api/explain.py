@@ -1,5 +1,6 @@
 """`explain`: from a prompt to an Explanation."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -12,7 +13,7 @@ import numpy as np
 
 from reagent.api.prepare import describe_target, find_target_span, group_tokens, read_case, stream_to
 from reagent.case import Case, Floats
-from reagent.errors import InputError
+from reagent.errors import BudgetError, InputError
 from reagent.explanation import Cost, Explanation, Level, Rows, Token, WhatIf, WholeAnswer
 from reagent.methods import Attribution, Method, Progress, ProgressCallback, screening
 from reagent.methods.base import no_progress
@@ -29,6 +30,8 @@ from reagent.request import ExplainRequest
 from reagent.segmentation import Span
 from reagent.tracing import find_answer_span, trace_answer
 from reagent.views.notebook import notebook_bar
+
+logger = logging.getLogger(__name__)
 
 
 @overload
@@ -266,16 +269,25 @@ def run(
     if span is not None:
         case = case.with_phrase(*span)
 
+    latest: list[LevelResult] = []
+
     def notify(progress: Progress, levels: list[LevelResult]) -> None:
+        latest[:] = levels or latest
         if report is not None:
             report(replace(progress, partial=builder.build(levels)) if levels else progress)
 
     with notebook_bar() if on_progress is None else nullcontext(on_progress) as report:
         shortener = _screen(model, case, request, groups, report or no_progress)
         builder = _Builder(model, request, replacer, case, span, tuple(groups), meter, shortener)
-        levels = attribute_hierarchically(
-            request.method, model, case, proposals, list(groups.values()), attributing, notify, shortener
-        )
+        try:
+            levels = attribute_hierarchically(
+                request.method, model, case, proposals, list(groups.values()), attributing, notify, shortener
+            )
+        except BudgetError as error:
+            if not latest:
+                raise
+            logger.warning("%s; the result so far is returned", error)
+            levels = latest
     counterfactuals: Sequence[WhatIf] = ()
     if request.what_if:
         last, all_targets = levels[-1], span is None and request.contrast is None
