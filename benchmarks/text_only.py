@@ -48,8 +48,8 @@ NEW_TOKENS, REQUESTS_PER_UNIT = 3, 5
 WINDOW = 3
 LLMSHAP = "llmSHAP==1.5.2"
 SEEN = {"develop": 40, "blind": 16}  # first facts of each split of facts.tsv: for choosing settings
-TRIALS = 30
-PAIRS = 6  # prompts for each pair of a model and its proxy
+TRIALS = 20
+PAIRS = 5  # prompts for each pair of a model and its proxy
 
 
 def main() -> None:
