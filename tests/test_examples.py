@@ -32,6 +32,7 @@ ANSWERS = {
     "stated_twice": "redundant: Japan and Japan:",
     "sufficient": "\nsufficient (",
     "system_message": "nats: You are a pirate.",
+    "text_only": "similarity\nbroken",
     "traced": " 1   A farmer has 3 red boxes. ",
     "two_presets": "fast    33 passes: Japan ",
     "what_if": " instead of Japan:",

@@ -7,7 +7,9 @@
     │   ├── EmptyGenerationError    the model generates no text, so there is nothing to explain
     │   └── FileError               a file cannot be read, written or understood
     ├── FetchError                  a download or a disk failed                      (exit code 1)
-    └── ServerError                 a server did not answer, or its answer is wrong  (exit code 1)
+    ├── ServerError                 a server did not answer, or its answer is wrong  (exit code 1)
+    ├── BudgetError                 the permitted number of requests is used up      (exit code 1)
+    └── ProxyError                  a proxy does not behave like the model           (exit code 1)
 
 A message is one line. It names the given value, the allowed values and the next step.
 """
@@ -66,3 +68,11 @@ class FetchError(ReagentError):
 
 class ServerError(ReagentError):
     """A server did not answer, or its answer is wrong."""
+
+
+class BudgetError(ReagentError):
+    """The permitted number of requests is used up."""
+
+
+class ProxyError(ReagentError):
+    """A proxy does not behave like the model that it stands for."""

@@ -15,7 +15,7 @@ from reagent.errors import InputError, UnknownNameError
 from reagent.methods.base import Method
 from reagent.methods.hierarchical import SupportsHierarchy
 from reagent.methods.registry import make_method, uses_replacer
-from reagent.models.base import Model
+from reagent.models.base import Model, require_logprobs
 from reagent.models.chat import Chat, Tools, check_messages, check_tools
 from reagent.replacers import Replacer, choose_automatic, make_replacer
 from reagent.segmentation import UNITS, Span, check_spans
@@ -135,6 +135,11 @@ class ExplainRequest:
         """Raise CapabilityError if the method needs a capability that the model lacks."""
         if hasattr(self.method, "check"):
             self.method.check(model)
+        if is_published(self.method_info.get("preset")) or getattr(self.method, "response", "logprob") == "g":
+            require_logprobs(model, f"method {describe_method(self.method_info)!r}")
+        asked = {"target_span": self.target_span, "answer_span": self.answer_span}
+        for name in (name for name, text in asked.items() if text is not None):
+            require_logprobs(model, f"`{name}`")
 
     def replacer_for(self, model: Model) -> Replacer | None:
         return self.replacer.resolve(model) if isinstance(self.replacer, AutomaticReplacer) else self.replacer

@@ -37,7 +37,7 @@ from reagent.methods.base import ProgressCallback, no_progress
 from reagent.methods.citation import PRUNED_NATS, PRUNED_SHARE, SourceSearch
 from reagent.methods.probe_set import DRAWS, ProbeSet
 from reagent.methods.screening import MANY_UNITS, screen
-from reagent.models.base import HasChatTemplate, Model, has_chat_template
+from reagent.models.base import HasChatTemplate, Model, has_chat_template, require_logprobs
 from reagent.models.load import load_model
 from reagent.removal import check_removal, make_remover, require_removal
 from reagent.replacers import Replacer, choose_automatic, make_replacer
@@ -188,6 +188,7 @@ def run(
 ) -> Citations:
     """Answer a checked request."""
     require_removal(model, request.removal, "cite")
+    require_logprobs(model, "cite")
     model = read_control_tokens(model, request.control_tokens)
     layout = request.layout()
     given = None if request.answer is None else f" {request.answer}"

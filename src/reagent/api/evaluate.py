@@ -14,7 +14,7 @@ from reagent.metrics import METRICS, Metric
 from reagent.metrics.config import EvaluationConfig
 from reagent.metrics.context import EvaluationContext, make_context
 from reagent.metrics.explained_case import model_differences
-from reagent.models.base import Model
+from reagent.models.base import Model, require_logprobs
 from reagent.models.load import load_model
 from reagent.validation import with_options
 
@@ -58,6 +58,7 @@ def evaluate_together(
         raise InputError("there is no explanation to evaluate: give at least one")
     config = config or EvaluationConfig()
     loaded: Model = model if hasattr(model, "score") and hasattr(model, "case") else load_model(model)
+    require_logprobs(loaded, "evaluate")
     metrics, skipped = _choose_metrics(loaded, config)
     start, before = time.perf_counter(), replace(loaded.meter)
     names = [metric.id for metric in metrics]

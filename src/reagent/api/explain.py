@@ -1,5 +1,6 @@
 """`explain`: from a prompt to an Explanation."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -21,15 +22,15 @@ from reagent.api.prepare import (
     stream_to,
 )
 from reagent.case import Case, Floats
-from reagent.errors import InputError
-from reagent.explanation import Cost, Explanation, Level, Rows, WhatIf, WholeAnswer
+from reagent.errors import BudgetError, InputError
+from reagent.explanation import Cost, Explanation, Level, Rows, Token, WhatIf, WholeAnswer
 from reagent.methods import Attribution, Method, Progress, ProgressCallback, screening
 from reagent.methods.base import no_progress
 from reagent.methods.counterfactual import find_counterfactuals
 from reagent.methods.hierarchical import Groups, LevelResult, SupportsHierarchy, attribute_hierarchically
 from reagent.methods.registry import make_method
 from reagent.methods.shortening import Shortener
-from reagent.models.base import Model
+from reagent.models.base import Model, response_of
 from reagent.models.chat import Chat, Tools
 from reagent.models.load import load_model
 from reagent.replacers import Proposals, Replacer
@@ -38,6 +39,8 @@ from reagent.request import ExplainRequest
 from reagent.segmentation import Span
 from reagent.tracing import find_answer_span, trace_answer
 from reagent.views.notebook import notebook_bar
+
+logger = logging.getLogger(__name__)
 
 
 @overload
@@ -57,6 +60,7 @@ def explain(
     attribute_target: bool | None = None,
     what_if: bool = False,
     screen: bool = True,
+    proxy: Any = None,
     method: str | Method = "reagent",
     preset: str | None = None,
     replacer: str | Replacer = "auto",
@@ -84,6 +88,7 @@ def explain(
     attribute_target: bool | None = None,
     what_if: bool = False,
     screen: bool = True,
+    proxy: Any = None,
     method: str | Method = "reagent",
     preset: str | None = None,
     replacer: str | Replacer = "auto",
@@ -110,6 +115,7 @@ def explain(
     attribute_target: bool | None = None,
     what_if: bool = False,
     screen: bool = True,
+    proxy: Any = None,
     method: str | Method = "reagent",
     preset: str | None = None,
     replacer: str | Replacer = "auto",
@@ -145,6 +151,8 @@ def explain(
         what_if: also report what the model says under the strongest replacement.
         screen: set aside units of a long prompt that cannot matter, and explain the text without them. False measures
             every unit in the whole text, which takes many times longer.
+        proxy: a small model, or its name, that explains the answer of `model` in its place. Both score some texts; if
+            they do not agree, a ProxyError says so.
         method: an id of `reagent methods`, or an instance such as `ReagentFast(probes=64)`.
         preset: named settings of the method.
         replacer: an id of `reagent replacers`, or an instance. The preset `fast` deletes, unless one is named.
@@ -193,7 +201,13 @@ def explain(
 
     if prompts is None:
         request = build(prompt, targets[0])
+        if proxy is not None:
+            from reagent.api.proxy import explain_by_proxy
+
+            return explain_by_proxy(load_model(model), load_model(proxy), request, on_progress, on_answer)
         return run(load_model(model), request, on_progress, on_answer)
+    if proxy is not None:
+        raise InputError("with `proxy`, explain one prompt at a time: give a text or a chat")
     requests = [build(one, its_target) for one, its_target in zip(prompts, targets, strict=True)]
     return Explanations(load_model(model), requests, on_progress, on_answer)
 
@@ -273,16 +287,25 @@ def run(
     if span is not None:
         case = case.with_phrase(*span)
 
+    latest: list[LevelResult] = []
+
     def notify(progress: Progress, levels: list[LevelResult]) -> None:
+        latest[:] = levels or latest
         if report is not None:
             report(replace(progress, partial=builder.build(levels)) if levels else progress)
 
     with notebook_bar() if on_progress is None else nullcontext(on_progress) as report:
         shortener = _screen(model, case, request, groups, report or no_progress)
         builder = _Builder(model, request, replacer, case, span, tuple(groups), meter, shortener, controls, noise)
-        levels = attribute_hierarchically(
-            request.method, model, case, proposals, list(groups.values()), attributing, notify, shortener
-        )
+        try:
+            levels = attribute_hierarchically(
+                request.method, model, case, proposals, list(groups.values()), attributing, notify, shortener
+            )
+        except BudgetError as error:
+            if not latest:
+                raise
+            logger.warning("%s; the result so far is returned", error)
+            levels = latest
     counterfactuals: Sequence[WhatIf] = ()
     if request.what_if:
         last, all_targets = levels[-1], span is None and request.contrast is None
@@ -321,14 +344,15 @@ class _Builder:
     noise: Noise | None
 
     def build(self, levels: Sequence[LevelResult], counterfactuals: Sequence[WhatIf] = ()) -> Explanation:
+        unit = response_of(self.model).unit
         *coarser, last = map(self._finish, levels)
         return Explanation(
             prompt=self.case.prompt,
             completion=self.case.completion,
             input=last.case.input,
-            output=tuple(replace(unit, protected=False) for unit in last.case.output),
+            output=tuple(self._output(unit) for unit in last.case.output),
             **_rows(last.attribution),
-            effect_unit=last.attribution.effect_unit,
+            effect_unit=unit if last.attribution.effect_unit == "nats" else last.attribution.effect_unit,
             shapley_values=_plain(last.attribution.shapley_values),
             groups=tuple(map(tuple, last.attribution.groups or ())),
             sufficiency=None if last.attribution.sufficiency is None else tuple(last.attribution.sufficiency),
@@ -359,6 +383,10 @@ class _Builder:
         if self.noise is not None:
             attribution = self.noise.add_to(attribution, level.case)
         return level._replace(attribution=attribution.explained_only(level.case))
+
+    def _output(self, unit: Token) -> Token:
+        """An output unit; a value that is no log-probability is left out."""
+        return replace(unit, protected=False, logprob=unit.logprob if response_of(self.model).is_logprob else None)
 
 
 class CostMeter:

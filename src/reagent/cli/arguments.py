@@ -55,6 +55,39 @@ ServerSettings = Annotated[
         help="Server: timeout, deadline, megabytes, retries, backoff, top, as --server top=5.",
     ),
 ]
+Score = Annotated[
+    str | None,
+    typer.Option(
+        "--score",
+        metavar="S",
+        help="Use only the text of answers and compare new ones with the original one: text (F1 and chrF), exact, "
+        "label[:A,B,…], regex:PATTERN, embedding:MODEL (or URL#model), or proxy:MODEL (likelihood under that model).",
+    ),
+]
+Answers = Annotated[
+    int | None, typer.Option("--answers", metavar="N", help="--score: answers for each probe (1; 3 if sampled).")
+]
+Temperature = Annotated[
+    float | None,
+    typer.Option("--temperature", metavar="T", help="--score: the server samples at this temperature (0)."),
+]
+MaxRequests = Annotated[
+    int | None, typer.Option("--max-requests", metavar="N", help="--score: requests for answers, at most.")
+]
+ProxyName = Annotated[
+    str | None,
+    typer.Option(
+        "--proxy",
+        metavar="M",
+        help="Explain with this small model in place of --model; check on some texts that both agree, and stop if not.",
+    ),
+]
+Price = Annotated[
+    str | None,
+    typer.Option(
+        "--price", metavar="IN,OUT", help="--dry-run: price of a million tokens sent and received, to print the cost."
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only print an upper bound of the requests and tokens.")]
 
 # --- the question ---

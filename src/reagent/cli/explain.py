@@ -29,6 +29,12 @@ def explain(
     rate: o.Rate = None,
     recover: o.Recover = False,
     server: o.ServerSettings = None,
+    score: o.Score = None,
+    answers: o.Answers = None,
+    temperature: o.Temperature = None,
+    max_requests: o.MaxRequests = None,
+    proxy: o.ProxyName = None,
+    price: o.Price = None,
     method: o.MethodName = "reagent",
     preset: o.Preset = None,
     replacer: o.ReplacerName = "auto",
@@ -76,7 +82,8 @@ def explain(
     """
     from reagent.api.check_traced import check_traced as check
     from reagent.api.explain import run
-    from reagent.cli.dry_run import announce, count_requests, estimate
+    from reagent.api.proxy import explain_by_proxy
+    from reagent.cli.dry_run import announce, count_requests, estimate, estimate_checks
     from reagent.cli.notes import note_cache, note_contrast
     from reagent.cli.outputs import write_outputs
     from reagent.cli.parsing import (
@@ -85,9 +92,11 @@ def explain(
         drop_none,
         join_settings,
         load_model,
+        parse_price,
         parse_settings,
         replacer_arguments,
         server_options,
+        text_options,
     )
     from reagent.cli.progress import progress_bar, spinner
     from reagent.errors import InputError
@@ -121,13 +130,20 @@ def explain(
     )
     check_outputs(json, html=html, png=png)
     options = server_options(tokenizer, cache, concurrency, rate, recover, server)
+    options |= text_options(score, answers, temperature, max_requests)
+    prices = parse_price(price, dry_run)
     loaded = load_model(model, device, dtype, revision, languages, quiet, options)
+    stand_in = None if proxy is None else load_model(proxy, device, dtype, None, None, quiet)
     if dry_run:
-        typer.echo(estimate(loaded, request))
+        typer.echo(estimate(loaded, request, prices) if stand_in is None else estimate_checks(loaded))
         return
-    announce(loaded, request, quiet)
+    if stand_in is None:
+        announce(loaded, request, quiet)
     with progress_bar("explaining", quiet, count_requests(loaded)) as on_progress:
-        why = run(loaded, request, on_progress)
+        if stand_in is None:
+            why = run(loaded, request, on_progress)
+        else:
+            why = explain_by_proxy(loaded, stand_in, request, on_progress)
     if check_traced is not None:
         with spinner("checking the trace", quiet):
             why = check(loaded, why, check_traced)

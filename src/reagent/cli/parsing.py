@@ -203,6 +203,35 @@ def server_options(
     return join_settings(parse_settings(more, "--server"), named, "--server")
 
 
+def text_options(
+    score: str | None, answers: int | None, temperature: float | None, max_requests: int | None
+) -> dict[str, Any]:
+    """The options of a text-only model as `load_model` takes them."""
+    more = drop_none(answers=answers, temperature=temperature, max_requests=max_requests)
+    if score is None and more:
+        raise InputError(f"--{next(iter(more)).replace('_', '-')} is for --score: give --score text, or leave it out")
+    return more | drop_none(score=score)
+
+
+def parse_price(text: str | None, dry_run: bool) -> tuple[float, float] | None:
+    """The prices of a million tokens sent and received.
+
+    >>> parse_price("2.5,10", True)
+    (2.5, 10.0)
+    """
+    if text is None:
+        return None
+    if not dry_run:
+        raise InputError("--price is for --dry-run: add it, or leave the price out")
+    try:
+        sent, received = (float(number) for number in text.split(","))
+    except ValueError as error:
+        raise InputError(f"--price takes two numbers, as --price 2.5,10, got {text!r}") from error
+    if not (0 <= sent < float("inf") and 0 <= received < float("inf")):
+        raise InputError(f"--price takes two numbers of at least 0, got {text!r}")
+    return sent, received
+
+
 def check_outputs(json: str | Path | None, **paths: Path | None) -> None:
     """Raise before any work if a file cannot be written, or if two are the same."""
     from reagent.atomic_io import check_writable

@@ -161,12 +161,14 @@ class _Judge:
         value = np.mean(removed, axis=0) + self.prior[orders] @ self.weight
         if kept:
             value -= KEEP_WEIGHT * np.mean(kept, axis=0)
-        value += LARGEST_FIRST * first[:, min(SMALLEST, first.shape[1]) - 1, self.search.largest]
+        nat = self.search.probes.nat
+        value += LARGEST_FIRST * nat * first[:, min(SMALLEST, first.shape[1]) - 1, self.search.largest]
         shown = first[:, min(FIRST_UNITS, first.shape[1]) - 1]
         largest = max(float(self.search.estimate.max(initial=0.0)), 1e-9)
         for group in self.search.groups:
             if group.kind == "redundant" and len(group.units) < FIRST_UNITS:
-                value += TOGETHER * min(1.0, group.surplus / largest) * shown[:, list(group.units)].all(1)
+                share = TOGETHER * nat * min(1.0, group.surplus / largest)
+                value += share * shown[:, list(group.units)].all(1)
         return np.asarray(value)
 
     def drops(self, sets: Mask) -> Floats:

@@ -10,6 +10,7 @@ from reagent.case import Case, Floats, Ids, Mask
 from reagent.methods.base import Progress, ProgressCallback
 from reagent.methods.probing import mean_and_stderr
 from reagent.methods.substitution import measure_substitutions
+from reagent.models.base import HasSamplingNoise, response_of
 from reagent.removal import Remover
 
 BATCH = 64  # probes scored between two reports of progress
@@ -122,7 +123,27 @@ class ProbeSet:
             return None
         mean, stderr = mean_and_stderr(self.drops[rows, target])
         noise = 0.0 if not self.remover.is_random else float("inf") if stderr is None else float(stderr)
+        noise = float(np.hypot(noise, self._sampling_stderr(float(mean), target)))
         return Measurement(float(mean), noise, int(np.median(self.ranks[rows, target])))
+
+    def _sampling_stderr(self, drop: float, target: int) -> float:
+        """The part of the standard error of a drop that comes from sampled answers, here and for the whole prompt."""
+        model = self.remover.model
+        if not isinstance(model, HasSamplingNoise) or self.remover.is_random:
+            return 0.0
+        value = self.case.values[target : target + 1]
+        errors = model.sampling_stderr(value - drop), model.sampling_stderr(value, unchanged=True)
+        return float(np.hypot(*errors)[0])
+
+    @property
+    def nat(self) -> float:
+        """The drop that a threshold of one nat stands for; 1 if values are log-probabilities."""
+        return response_of(self.remover.model).nat
+
+    @property
+    def saturates(self) -> bool:
+        """Whether larger removals say nothing more, see `Response`."""
+        return response_of(self.remover.model).saturates
 
     def measured_drops(self, target: int) -> dict[bytes, float]:
         """The mean drop of every measured set of units before a target; a key is the row of the set as bytes."""

@@ -45,12 +45,13 @@ from reagent.methods.redundancy import (
 )
 from reagent.methods.single_effects import count_blocks, estimate_single_effects
 from reagent.methods.surrogate import DENSE, FEWER_ITERATIONS, MAX_ITERATIONS, SPARSE, Surrogate
-from reagent.models.base import Model
+from reagent.models.base import Model, limit_probes
 from reagent.removal import check_removal, make_remover, require_removal
 from reagent.replacers.base import Proposals
 from reagent.validation import check_integer
 
-SHARES_KEPT = (0.5, 0.35, 0.2)  # of the units, in turn
+SHARES_KEPT = (0.5, 0.35, 0.2)  # of the units, in turn …
+SHARES_KEPT_OF_ANSWERS = (0.9, 0.8, 0.7)  # … and if only answers are compared, which soon are unrelated
 NEAR_UNITS, NEAR_KEPT = 5, 0.8  # units directly before the output, and how often a probe keeps each
 RANDOM_PROBES = 48  # for up to MANY_UNITS units …
 MORE_PROBES = 16  # … and this number more for each doubling
@@ -130,7 +131,7 @@ class ReagentFast:
     ) -> Attribution:
         """Explain all output units with the same probes."""
         remover = make_remover(self.chosen_removal, model, case, proposals)
-        probes = ProbeSet(remover, case, self.budget, rng.spawn(1)[0], on_progress)
+        probes = ProbeSet(remover, case, limit_probes(model, self.budget), rng.spawn(1)[0], on_progress)
         search = _Search(self, probes, rng)
         if len(probes.free):
             search.run()
@@ -259,7 +260,9 @@ class _Search:
             self.complete = True
             return
         self.probes.measure(np.ones((1, self.units), dtype=np.bool_))
-        if count >= PROBES_FOR_EDGES * self.units * self.probes.draws:
+        if self.probes.saturates:  # a text of one unit has an unrelated answer
+            self.probes.measure(np.eye(self.units, dtype=np.bool_), self.probes.draws)
+        elif count >= PROBES_FOR_EDGES * self.units * self.probes.draws:
             self.probes.measure(edges(self.units), self.probes.draws)
         self._remove_at_random(count - count // RESERVE - self.probes.spent)
 
@@ -271,7 +274,9 @@ class _Search:
 
     def _remove_at_random(self, count: int) -> None:
         """Probes that keep a share of the units, most of them far from the output; of a few units, any share."""
-        kept = np.resize(SHARES_KEPT, count)[:, None] * np.ones(self.units)
+        kept = np.resize(SHARES_KEPT_OF_ANSWERS if self.probes.saturates else SHARES_KEPT, count)[:, None] * np.ones(
+            self.units
+        )
         kept[:, self._near()] = NEAR_KEPT
         begin = len(self.probes.removed)
         self._measure_random(kept, count)
@@ -284,7 +289,7 @@ class _Search:
             missing = goal - self.probes.spent
             if missing <= 0:
                 return
-            if self.units <= FEW_UNITS:
+            if self.units <= FEW_UNITS and not self.probes.saturates:
                 removed = draw_subsets(missing, self.units, self.probes.budget, self.rng)
             else:
                 removed = self.rng.random((len(kept), self.units))[:missing] >= kept[:missing]
@@ -355,7 +360,8 @@ class _Search:
             few, start = self.units <= FEW_UNITS, None if known is None else known.surrogate
             iterations = MAX_ITERATIONS if t in self.searched_rows else FEWER_ITERATIONS
             surrogate = Surrogate.fit(removed, drops, DENSE if few else SPARSE, start, iterations)
-            shapley = estimate_shapley_values(self.probes, t, surrogate) if few else surrogate.shapley_values()
+            fills_game = few and (self.complete or not self.probes.saturates)
+            shapley = estimate_shapley_values(self.probes, t, surrogate) if fills_game else surrogate.shapley_values()
             predicted = self.predicted.get(t) or self._predict_single(t, surrogate)
             single, stderr = estimate_single_effects(self.probes, t, self.blocks, predicted)
             target = _Target(t, surrogate, single, stderr, shapley)

@@ -136,7 +136,7 @@ class RedundancySearch:
         best = int(np.argmax(drops[: len(others)]))
         if drops[best] < PAIR_SHARE * drops[-1]:  # no pair, but perhaps three or more
             best = len(sets) - 1
-        if drops[best] - self.single[_units(sets[best])].sum() >= LEAST_SURPLUS:
+        if drops[best] - self.single[_units(sets[best])].sum() >= LEAST_SURPLUS * self.probes.nat:
             yield from self._test(sets[best], found)
 
     def substitutes(self, word: Sequence[int]) -> list[int]:
@@ -159,7 +159,7 @@ class RedundancySearch:
         while len(words) > 1 and not self._is_phrase(words):
             yield [self._set_of(words)]
             joint = self.probes.result(self._set_of(words), self.target)
-            if joint is None or joint.drop < SMALLEST_EFFECT:
+            if joint is None or joint.drop < SMALLEST_EFFECT * self.probes.nat:
                 return
             fewer = [[other for other in words if other is not word] for word in words]
             yield [self._set_of(rest) for rest in fewer]
@@ -226,7 +226,7 @@ def inherit_groups(probes: ProbeSet, target: int, single: Floats, groups: Iterab
     inherited = []
     for group in groups:
         joint, total = probes.result(probes.set_of(group.units), target), float(single[list(group.units)].sum())
-        if joint is None or joint.drop < SMALLEST_EFFECT:
+        if joint is None or joint.drop < SMALLEST_EFFECT * probes.nat:
             continue
         if group.kind == "complementary" or total <= group.share * joint.drop:
             inherited.append(group._replace(effect=joint.drop, stderr=joint.stderr, single=total))
@@ -237,7 +237,7 @@ def find_complementary(probes: ProbeSet, target: int, single: Floats, found: lis
     """Test whether the units with the largest effects are needed together; append the group to `found`."""
     largest = single.max(initial=0.0)
     units = [int(i) for i in np.flatnonzero(single >= COMPARABLE * largest)]
-    if largest < SMALLEST_EFFECT or not 2 <= len(units) <= MAX_SUSPECTS:
+    if largest < SMALLEST_EFFECT * probes.nat or not 2 <= len(units) <= MAX_SUSPECTS:
         return
     yield [probes.set_of(units)]
     joint = probes.result(probes.set_of(units), target)

@@ -26,7 +26,7 @@ import numpy as np
 
 from reagent.case import Case, Floats, Ids, Mask
 from reagent.methods.base import Progress, ProgressCallback, no_progress
-from reagent.models.base import HidesPrefix, Model
+from reagent.models.base import HidesPrefix, Model, response_of
 from reagent.removal import Delete
 from reagent.validation import check_range
 
@@ -62,10 +62,11 @@ class Screen:
     nothing: Floats  # [outputs]: what is lost without all units that are not near
     sums: Floats  # [outputs, targets]: the output units that are added to each target
     passes: int  # forward passes; texts that continue the cached prefix count as one each
+    nat: float = 1.0  # what a threshold of one nat stands for
 
     def tolerates(self, lost: Floats) -> bool:
         """Whether a loss of the output units, [outputs], is small for every target."""
-        allowed = np.maximum(TOLERATED_NATS, TOLERATED_SHARE * self.nothing @ self.sums)
+        allowed = np.maximum(TOLERATED_NATS * self.nat, TOLERATED_SHARE * self.nothing @ self.sums)
         return bool((lost @ self.sums <= allowed).all())
 
     @property
@@ -111,7 +112,7 @@ class _Screening:
         on_progress: ProgressCallback,
     ) -> None:
         self.model, self.case, self.on_progress = model, case, on_progress
-        self.remover = Delete(model, case)
+        self.remover, self.nat = Delete(model, case), response_of(model).nat
         self.units = self.remover.free
         self.near = _find_near(case, self.units, near)
         self.far = np.flatnonzero(~self.near)
@@ -128,7 +129,7 @@ class _Screening:
             return Screen(self.units, everything, self.near, zeros, None, zeros[0], zeros[0], self.sums, 0)
         hidden = self._hide()  # first, while the model still has the keys and values of the whole text
         nothing = self._joint(self.near)
-        self.tolerated = np.maximum(TOLERATED_NATS, TOLERATED_SHARE * nothing @ self.sums)
+        self.tolerated = np.maximum(TOLERATED_NATS * self.nat, TOLERATED_SHARE * nothing @ self.sums)
         alone = self._keep_with(self.near)
         measures = [alone] if hidden is None else [hidden, alone]
         clear = self._clear(measures, size)
@@ -144,7 +145,7 @@ class _Screening:
         joint = self._joint(kept)
         passes = self.model.meter.forward_passes - self.begin
         self.on_progress(Progress(self.done, self.done, "probes"))
-        return Screen(self.units, kept, self.near, alone, hidden, joint, nothing, self.sums, passes)
+        return Screen(self.units, kept, self.near, alone, hidden, joint, nothing, self.sums, passes, self.nat)
 
     # --- measurements ---
 
@@ -196,7 +197,7 @@ class _Screening:
         """The largest share of each unit in the largest effect on a target, [units]."""
         effects = measure @ self.sums  # [units, targets]
         effects = effects - np.median(effects[self.far], axis=0)  # what every unit does, because it is some text
-        return np.asarray((effects / np.maximum(effects[self.far].max(0), LEAST_EFFECT)).max(1))
+        return np.asarray((effects / np.maximum(effects[self.far].max(0), LEAST_EFFECT * self.nat)).max(1))
 
     def _clear(self, measures: Sequence[Floats], size: int) -> Mask:
         """The units with a clear effect in any measure, at most half of `size`, [units]."""

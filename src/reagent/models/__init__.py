@@ -23,6 +23,7 @@ _transformers.py  loading from folders, the hub's cache and the hub
 bundled.py        the models that come from the Python package index
 cache.py          the cache folder
 dry_run.py        a model that only counts requests
+text/             models that only answer with text
 gguf/             GGUF files as folders that `transformers` loads
 http/             models behind an HTTP API that returns only probabilities
 """

@@ -26,6 +26,31 @@ class Predictions(NamedTuple):
     logprob: Floats  # [positions, k]
 
 
+@dataclass(frozen=True)
+class Response:
+    """What a model reports as the value of a target: log-probabilities in nats, unless it says otherwise."""
+
+    unit: str = "nats"
+    nat: float = 1.0  # the change of the value that a threshold of one nat stands for
+    is_logprob: bool = True  # whether it is the log-probability of the target
+    saturates: bool = False  # whether all unrelated answers have the same value, so that few units may be removed
+
+
+UNKNOWN_RANK = 2**30  # the rank of a target that is not among the known ones
+
+
+def response_of(model: object) -> Response:
+    """What the values of a model are; models with other values than log-probabilities have an attribute `response`."""
+    response: Response = getattr(model, "response", Response())
+    return response
+
+
+def limit_probes(model: object, wanted: int) -> int:
+    """At most `wanted` probes, and no more than the model has a budget for."""
+    affordable = model.affordable_probes if isinstance(model, HasBudget) else None
+    return wanted if affordable is None else max(1, min(wanted, affordable))
+
+
 @dataclass
 class Meter:
     """Counts the work of a model: one forward pass is one sequence, however batches were cut."""
@@ -235,6 +260,25 @@ class HasAttentionMask(Protocol):
 
 
 @runtime_checkable
+class HasSamplingNoise(Protocol):
+    """Samples its answers, so that values have standard errors (used for the errors of effects)."""
+
+    def sampling_stderr(self, values: Floats, unchanged: bool = False) -> Floats:
+        """The standard errors of these values, of perturbed prompts or of the unchanged one."""
+        ...
+
+
+@runtime_checkable
+class HasBudget(Protocol):
+    """Limits the number of probes (used by methods without a fixed number of probes)."""
+
+    @property
+    def affordable_probes(self) -> int | None:
+        """The number of probes that may still be made; None without a limit."""
+        ...
+
+
+@runtime_checkable
 class HidesPrefix(Protocol):
     """Hides parts of a text that it has read already (used by screening.py)."""
 
@@ -268,6 +312,16 @@ def capability_error(model: Model, capability: type, wanted_by: str) -> Capabili
         f"{wanted_by} needs a model that {what}, which {model.info['id']!r} "
         f"({model.info['backend']}) does not: choose another model or another {instead}"
     )
+
+
+def require_logprobs(model: Model, wanted_by: str) -> None:
+    """Raise an error if the values of `model` are no log-probabilities."""
+    response = response_of(model)
+    if not response.is_logprob:
+        raise CapabilityError(
+            f"{wanted_by} needs log-probabilities, and {model.info['id']!r} is measured by {response.unit}: "
+            "leave out `score`, or ask for another explanation"
+        )
 
 
 def has_chat_template(model: Model) -> bool:

@@ -36,7 +36,7 @@ class DryRunModel:
 
     def __init__(self, model: Model) -> None:
         self.model, self.info, self.meter = model, model.info, Meter()
-        self.echo, self.next_token = RequestEstimate(), RequestEstimate()
+        self.echo, self.next_token, self.greedy = RequestEstimate(), RequestEstimate(), RequestEstimate()
         self._noise = np.random.default_rng(0)
 
     @property
@@ -88,6 +88,8 @@ class DryRunModel:
             self.meter.add(1, last)
         self.echo.add([*map(len, set(rows)), *(len(context) + 1 for context, _ in queries - echoed)])
         self.next_token.add([*map(len, {context for context, _ in queries})])
+        begins = positions.min(-1).tolist()  # one answer for each prompt serves all targets
+        self.greedy.add([*map(len, {row[:begin] for row, begin in zip(rows, begins, strict=True)})])
         return TargetScores(self._noise.normal(-5.0, 1.0, positions.shape), np.full(positions.shape, UNLISTED))
 
     @property
@@ -103,5 +105,6 @@ class DryRunModel:
         self.meter.add(1, len(sequence) - 1)
         self.echo.add([len(sequence)])
         self.next_token.add(list(range(1, len(sequence))))
+        self.greedy.add(list(range(1, len(sequence))))
         others = sequence[1:, None] + np.arange(1, k + 1)
         return Predictions(others, np.full(others.shape, -1.0))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 DEFAULT_MODEL = "smollm2"
+TEXT_OPTIONS = ("score", "answers", "temperature", "max_requests")
 _ALLOWED = "give a folder, a .gguf file, a hub id or 'smollm2'"
 
 
@@ -43,7 +44,16 @@ def load_model(
     translates between several. Other packages add names as entry points of the group `reagent.models`. `server` are the
     options of a model at an http(s) URL: tokenizer, cache, concurrency, rate, timeout, deadline, megabytes, retries,
     backoff, top, recover.
+
+    A function from a prompt to an answer is a text-only model: its answers are compared with the original one. So is
+    any other source if one of the options `score`, `answers`, `temperature` and `max_requests` is given; `score` says
+    how answers are compared: text, exact, label, regex:PATTERN, embedding:MODEL, proxy:MODEL or a function.
     """
+    text = {name: server.pop(name) for name in TEXT_OPTIONS if name in server}
+    if text or _only_answers(source):
+        return _load_text_model(
+            source, text, server, device=device, dtype=dtype, revision=revision, languages=languages
+        )
     device = "auto" if device is None else device
     is_number = isinstance(device, Integral) and not isinstance(device, bool)
     device = f"cuda:{device}" if is_number else str(device)
@@ -62,6 +72,33 @@ def load_model(
     if not isinstance(source, str | os.PathLike):
         return _checked(_wrap_pair(source, device, dtype, codes))
     return _checked(_load_named(os.fspath(source), device, dtype, revision, codes))
+
+
+def _only_answers(source: Any) -> bool:
+    """Whether a source is a Python function, or answers as `models.text.AnswerSource`."""
+    answers = callable(getattr(source, "answer", None)) or (callable(source) and not hasattr(source, "forward"))
+    return answers and not isinstance(source, type) and not _is_model(source)
+
+
+def _load_text_model(source: Any, text: Mapping[str, Any], server: Mapping[str, Any], **placement: Any) -> Model:
+    from reagent.models.http.config import ServerOptions
+    from reagent.models.text.model import TextModel, TextOptions
+    from reagent.models.text.sources import AnswerSource, FunctionSource, ModelSource, ServerSource
+
+    given = {name: value for name, value in text.items() if value is not None}
+    options = with_options(TextOptions(), given, "a text-only model")
+    if isinstance(source, str) and source.startswith(("http://", "https://")):
+        connection = with_options(ServerOptions(), server, "a model at a URL")
+        return TextModel(ServerSource(source, connection, options.temperature), options)
+    if options.temperature > 0:
+        raise InputError("only a server has the option 'temperature': leave it out; a function may sample by itself")
+    if isinstance(source, AnswerSource):
+        return TextModel(source, options)
+    if _only_answers(source):
+        return TextModel(FunctionSource(source), options)
+    if options.answers is not None and options.answers > 1:
+        raise InputError("a model on this machine answers greedily: leave out `answers`")
+    return TextModel(ModelSource(load_model(source, **placement, **server)), options)
 
 
 def _checked(model: Model) -> Model:
@@ -108,11 +145,11 @@ def _check_names(options: Mapping[str, Any]) -> None:
     names = [field.name for field in fields(ServerOptions)]
     for name in options:
         if name not in names:
-            close = get_close_matches(name, ["device", "dtype", "revision", "languages", *names], n=1)
+            close = get_close_matches(name, ["device", "dtype", "revision", "languages", *TEXT_OPTIONS, *names], n=1)
             guess = f", did you mean {close[0]!r}?" if close else "."
             raise InputError(
-                f"load_model has no argument {name!r}{guess} It has: device, dtype, revision, languages; for a server: "
-                + ", ".join(names)
+                f"load_model has no argument {name!r}{guess} It has: device, dtype, revision, languages; for a "
+                f"text-only model: {', '.join(TEXT_OPTIONS)}; for a server: {', '.join(names)}"
             )
 
 

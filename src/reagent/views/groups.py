@@ -20,6 +20,8 @@ from reagent.views.summary import (
 )
 from reagent.views.text import all_labels, sanitize, shorten
 
+UNKNOWN_RANK = 2**30  # ranks from here on are not known: the target is not among those that a server lists
+
 MAX_MEMBERS = 5  # named in a sentence
 MAX_GROUPS = 10  # listed in an overview of several output tokens
 SMALL_SHARE = 0.8  # below it, a failed test says "only"
@@ -160,21 +162,26 @@ def _test_caption(explanation: Explanation, target: int, test: Sufficiency) -> C
     if set(test.units) != {row.position for row in explanation.top(count, target)}:
         subject = _members(test.units, all_labels(explanation))
     loss, total = _change(test.effect, decimals, test.stderr), _change(test.total, decimals)
-    plural = "" if count > 1 else "s"
+    plural, unit = "" if count > 1 else "s", f" {sanitize(explanation.effect_unit or 'nats')}"
     if test.share is None:
         return [
             *subject,
-            CaptionPart(f" alone change{plural} the {whole} by {loss} nats (without all {noun}s {total})"),
+            CaptionPart(f" alone change{plural} the {whole} by {loss}{unit} (without all {noun}s {total})"),
         ]
     only = "only " if not test.passed and test.share < SMALL_SHARE else ""
-    kept = f" alone keep{plural} {only}{100 * test.share:.0f} % of the {whole} ({loss} of {total} nats)"
-    fall = "" if test.passed or not test.rank else f", and the answer falls to rank {test.rank + 1:,}"
+    kept = f" alone keep{plural} {only}{100 * test.share:.0f} % of the {whole} ({loss} of {total}{unit})"
+    fall = (
+        ""
+        if test.passed or not test.rank or test.rank >= UNKNOWN_RANK
+        else f", and the answer falls to rank {test.rank + 1:,}"
+    )
     return [*subject, CaptionPart(kept + fall)]
 
 
 def _empty_caption(explanation: Explanation, target: int, test: Sufficiency) -> Caption:
     """A test without units."""
-    loss = f"{_change(test.total, _decimals(test.total, test.stderr))}{_unit(explanation, target, 'nats')}"
+    unit = _unit(explanation, target, explanation.effect_unit or "nats")
+    loss = f"{_change(test.total, _decimals(test.total, test.stderr))}{unit}"
     noun = context_noun(explanation)
     important = f"no {noun} is needed" if test.passed else f"no important {noun} was found"
     return [CaptionPart(f"{important} (without all of them {loss})")]

@@ -15,7 +15,6 @@ from reagent.explanation import (
     Contribution,
     Cost,
     Explanation,
-    Screening,
     Token,
     TokenExplanation,
     WhatIf,
@@ -75,18 +74,40 @@ def facts(explanation: Explanation) -> list[tuple[str, str]]:
         ("replacer", "" if explanation.replacer is None else join_values(explanation.replacer, "id", "model")),
         ("target", "" if target.get("kind") == "tokens" else _shorten_name(join_values(target, "kind", "text"))),
         ("unit", "" if explanation.unit == "token" else unit_noun(explanation.unit)),
-        ("screening", "" if explanation.screening is None else describe_screening(explanation.screening)),
         ("noise of the server", f"± {explanation.noise:.2g} nats" if explanation.noise else ""),
+        ("answers", _describe_answers(explanation.model)),
+        ("proxy", _describe_proxy(explanation.model)),
+        ("screening", describe_screening(explanation)),
         ("seed", str(explanation.seed)),
         ("cost", describe_cost(cost)),
     ]
     return [(name, value) for name, value in pairs if value]
 
 
-def describe_screening(screening: Screening) -> str:
-    """Describe what was set aside, and what it costs to leave it out."""
+def describe_screening(explanation: Explanation) -> str:
+    """Describe what was set aside, and what it costs to leave it out; empty if nothing was."""
+    screening = explanation.screening
+    if screening is None:
+        return ""
     share = f"{len(screening.discarded):,} of {screening.units:,} units set aside"
-    return f"{share}, which changes the log-probability of the output by {-screening.effect:+.2g} nats"
+    unit = " ".join(sanitize(explanation.effect_unit or "nats").split())
+    what = "log-probability of the output" if unit == "nats" else "response"
+    return f"{share}, which changes the {what} by {-screening.effect:+.2g} {unit}"
+
+
+def _describe_answers(model: Mapping[str, Any]) -> str:
+    """How the answers of a text-only model were compared."""
+    score, answers = join_values(model, "score"), join_values(model, "answers")
+    return f"compared by {score}" + (f", {answers} for each probe" if answers else "") if score else ""
+
+
+def _describe_proxy(model: Mapping[str, Any]) -> str:
+    """The model that stood for this one, and how well it agreed."""
+    proxy = model.get("proxy")
+    if not isinstance(proxy, Mapping):
+        return ""
+    name, agreement, checks = (join_values(proxy, key) for key in ("id", "agreement", "checks"))
+    return f"{name}, agreement {agreement} on {checks} texts"
 
 
 def describe_cost(cost: Cost | CitationCost) -> str:
@@ -310,7 +331,7 @@ def open_ranks(explanation: Explanation, target: int) -> list[str]:
 def effect_note(explanation: Explanation, target: int) -> Caption:
     """Explain the unit of the row's effects; empty where there is nothing to explain."""
     if not explanation.effects or explanation.effect_unit != "nats":
-        return []
+        return _response_note(explanation)
     row, noun = explanation[target], context_noun(explanation)
     alone = " alone" if row.sufficiency else ""  # the scores of such a method also rest on joint removals
     start = CaptionPart(f"nats: removing the {noun}{alone} makes the ")
@@ -322,6 +343,17 @@ def effect_note(explanation: Explanation, target: int) -> Caption:
         return [start, CaptionPart(f"answer e^effect times less likely (0.7: half){end}")]
     odds = [_quote(_target_name(explanation, target)), CaptionPart(" over "), _quote(other)]
     return [start, CaptionPart("odds of "), *odds, CaptionPart(f" e^effect times lower (0.7: half){end}")]
+
+
+def _response_note(explanation: Explanation) -> Caption:
+    """Explain effects on the answers of a text-only model; empty for other effects."""
+    unit, score = join_values({"unit": explanation.effect_unit}, "unit"), join_values(explanation.model, "score")
+    if not explanation.effects or not score:
+        return []
+    lost = "the log-likelihood of the original answer under the proxy falls"
+    if not score.startswith("proxy:"):
+        lost = "new answers fall from the original one, from 0 to 1"
+    return [CaptionPart(f"{unit}: how far {lost} when the {context_noun(explanation)} is removed")]
 
 
 def effect_heading(explanation: Explanation, errors: Iterable[float | None], space: str = " ") -> str:

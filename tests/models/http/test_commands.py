@@ -124,7 +124,7 @@ def test_what_a_server_can_do_as_a_table(server: Callable[..., Any], run: Callab
     assert table["chat"] == "yes, top 20; continues an unfinished answer"
     code, out, _ = run("models", "inspect", server(completions=False, chat=True, continues=False, tokenize=None)[0])
     assert code == 0
-    assert "scores only the first token of an answer" in out
+    assert "scores an answer up to the first token that changes" in out
     assert "words are explained" in out
 
 

@@ -244,17 +244,27 @@ def test_a_prompt_on_a_server_that_only_chats(connected: Callable[..., HttpModel
     assert replaced[:3] == ["My", " aunt", " moved"]
 
 
-def test_a_chat_that_does_not_go_on_has_its_first_token_explained(
-    connected: Callable[..., HttpModel], messages: list[str]
+def test_a_chat_that_does_not_go_on_is_scored_as_far_as_its_own_answer_is_the_same(
+    connected: Callable[..., HttpModel],
 ) -> None:
+    continuing = connected(tokenizer=False, completions=False, chat=True)
     model = connected(tokenizer=False, completions=False, chat=True, continues=False)
     chat = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Where is the flat?"}]
-    why = reagent.explain(model, chat, max_new_tokens=3, replacer="self", probes=8)
-    assert len(why.output) == 1
-    assert "only its first token is explained" in messages[-1]
+    why = reagent.explain(model, chat, max_new_tokens=3, probes=24)
+    assert len(why.output) == 3
+    assert why.model["backend"] == "http chat (greedy answer)"
     assert [why.prompt[m.start : m.end] for m in why.messages] == ["Be brief.", "Where is the flat?"]
-    with pytest.raises(InputError, match="only its first token can be scored: give"):
-        model.chat(chat, target=why.completion + " and more")
+    case, other = (one.chat(chat, target=why.completion) for one in (model, continuing))
+    ours, theirs = case.with_logprobs(model), other.with_logprobs(continuing)
+    np.testing.assert_allclose(ours.values, theirs.values, atol=1e-4)
+    shorter = case.ids[None, np.r_[0:3, 5 : len(case.ids)]]  # some words are deleted
+    here, there = (one.score(shorter, case.positions - 2, case.targets) for one in (model, continuing))
+    censored = model.meter.censored
+    assert here.logprob[0, 0] == pytest.approx(there.logprob[0, 0], abs=1e-4)
+    for t in range(1, 3):  # reached, or as in the unchanged prompt
+        assert np.isclose(here.logprob[0, t], [there.logprob[0, t], ours.values[t]], atol=1e-4).any()
+    assert why.cost.requests <= 24 + 3
+    assert censored >= 0
 
 
 def test_tools_need_a_template_that_is_known(connected: Callable[..., HttpModel]) -> None:

@@ -10,6 +10,7 @@ capabilities.py    the capabilities of a server, detected with a few small reque
 tokenizers.py      tokenizers on this machine or on the server
 vocabulary.py      what a token is: the model's own, or a piece of text such as a word
 endpoints.py       the endpoints, each with the format of its requests, its vocabulary and its scorer
+greedy.py          scores from the model's own answer, for chats that do not continue an unfinished one
 scoring.py         scores from the echoed prompt or from next tokens, and censored targets
 """
 

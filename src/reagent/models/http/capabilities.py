@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from reagent.errors import InputError, ServerError, UnknownNameError
 from reagent.models.base import Meter
@@ -56,6 +56,20 @@ class CompletionCapabilities:
     bias: str = ""  # whether reported values include a logit_bias (biased) or not (unbiased); empty if there is none
 
 
+class Continuation(NamedTuple):
+    """How a request asks for more of an unfinished answer: parameters of the body, and of the last message."""
+
+    body: Mapping[str, Any]
+    message: Mapping[str, Any]
+
+
+CONTINUATIONS = (
+    Continuation({"add_generation_prompt": False, "continue_final_message": True}, {}),  # vLLM
+    Continuation({}, {}),  # servers that continue every unfinished answer
+    Continuation({}, {"prefix": True}),  # DeepSeek, Mistral
+)
+
+
 @dataclass(frozen=True)
 class ChatCapabilities:
     """The capabilities of /chat/completions."""
@@ -63,6 +77,7 @@ class ChatCapabilities:
     top: int
     continues: bool  # whether the server continues an unfinished message of the assistant
     limit: str = "max_tokens"
+    continuation: Continuation = CONTINUATIONS[0]
 
 
 def detect_server(client: Client) -> ServerInfo:
@@ -156,12 +171,15 @@ def detect_chat(client: Client, model: str) -> ChatCapabilities | None:
         if result is None:
             return None
         k, response = result
-        unfinished = {"role": "assistant", "content": response.positions[0].text}
-        more = {"messages": [question, unfinished], "add_generation_prompt": False, "continue_final_message": True}
-        again = _try(client, body | {limit: 1, "top_logprobs": k} | more, path)
         first, *later = response.positions
-        continues = bool(later) and again is not None and _agree(again.positions[0].top, later[0].top)
-        return ChatCapabilities(min(k, len(first.top)), continues, limit)
+        top = min(k, len(first.top))
+        for continuation in CONTINUATIONS if later else ():
+            unfinished = {"role": "assistant", "content": first.text, **continuation.message}
+            more = {"messages": [question, unfinished], **continuation.body, limit: 1, "top_logprobs": k}
+            again = _try(client, body | more, path)
+            if again is not None and _agree(again.positions[0].top, later[0].top):
+                return ChatCapabilities(top, True, limit, continuation)
+        return ChatCapabilities(top, False, limit)
     return None
 
 
@@ -315,5 +333,9 @@ def _describe_completions(server: ServerInfo, capabilities: CompletionCapabiliti
 def _describe_chat(capabilities: ChatCapabilities | None) -> list[tuple[str, str]]:
     if capabilities is None:
         return [("chat", "no, or without log-probabilities")]
-    limit = "continues an unfinished answer" if capabilities.continues else "scores only the first token of an answer"
+    limit = (
+        "continues an unfinished answer"
+        if capabilities.continues
+        else "scores an answer up to the first token that changes"
+    )
     return [("chat", f"yes, top {capabilities.top}; {limit}")]

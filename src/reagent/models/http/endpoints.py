@@ -6,8 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from reagent.errors import ServerError
-from reagent.models.http.capabilities import CompletionCapabilities, ServerInfo, detect_chat
+from reagent.models.http.capabilities import (
+    CONTINUATIONS,
+    CompletionCapabilities,
+    Continuation,
+    ServerInfo,
+    detect_chat,
+)
 from reagent.models.http.client import Client
+from reagent.models.http.greedy import GreedyScorer
 from reagent.models.http.responses import TokenLogprob, parse_generated
 from reagent.models.http.scoring import EchoScorer, NextTokenScorer, Scorer
 from reagent.models.http.tokenizers import LocalCodec, ServerCodec
@@ -68,13 +75,15 @@ class ChatFormat:
     model: str
     vocabulary: TextVocabulary
     limit: str = "max_tokens"  # newer servers call it max_completion_tokens
+    continuation: Continuation = CONTINUATIONS[0]
     path = "chat/completions"
 
     def body(self, ids: Sequence[int], new: int, top: int) -> dict[str, Any]:
         messages = self._messages(ids)
         continued: dict[str, Any] = {}
         if messages[-1]["content"]:
-            continued = {"add_generation_prompt": False, "continue_final_message": True}
+            continued = dict(self.continuation.body)
+            messages[-1] = {**messages[-1], **self.continuation.message}
         else:
             messages.pop()
         return self._request(messages, new, top) | continued
@@ -86,7 +95,7 @@ class ChatFormat:
         before = self._messages(ids)[-1]["content"]
         return self._request([{"role": "user", "content": NEXT_WORD + before}], 1, top)
 
-    def _request(self, messages: list[dict[str, str]], new: int, top: int) -> dict[str, Any]:
+    def _request(self, messages: list[dict[str, Any]], new: int, top: int) -> dict[str, Any]:
         return {
             "model": self.model,
             "messages": messages,
@@ -96,8 +105,8 @@ class ChatFormat:
             "top_logprobs": top,
         }
 
-    def _messages(self, ids: Sequence[int]) -> list[dict[str, str]]:
-        messages: list[dict[str, str]] = []
+    def _messages(self, ids: Sequence[int]) -> list[dict[str, Any]]:
+        messages: list[dict[str, Any]] = []
         for i in ids:
             if i in self.vocabulary.roles:
                 messages.append({"role": self.vocabulary.roles[i], "content": ""})
@@ -114,7 +123,6 @@ class Endpoint:
     vocabulary: Vocabulary
     scorer: Scorer
     sends_ids: bool = False  # prompts are ids; otherwise text, in which the server finds control tokens
-    first_only: bool = False  # a chat that does not continue an answer: only the first token can be scored
 
 
 def make_completion_endpoint(
@@ -169,7 +177,8 @@ def make_chat_endpoint(client: Client, server: ServerInfo, codec: LocalCodec | N
     if capabilities is None:
         raise ServerError(
             f"{client.address.api} returns no log-probabilities, neither for completions nor for chats, and an "
-            "explanation requires them: enable `logprobs` on the server or use another model"
+            "explanation requires them: enable `logprobs` on the server, or compare its answers with score='text' "
+            "(--score text)"
         )
     tokenizer = codec if codec is not None else ServerCodec(client, server.model) if server.tokenizes else None
 
@@ -185,13 +194,14 @@ def make_chat_endpoint(client: Client, server: ServerInfo, codec: LocalCodec | N
 
     description = WORDS if tokenizer is None else "pieces of text, as the tokenizer cuts them"
     vocabulary = TextVocabulary(split, split_target, description, restores_spaces=True)
-    request_format = ChatFormat(server.model, vocabulary, capabilities.limit)
-    scorer = NextTokenScorer(client, request_format, vocabulary, capabilities.top)
-    return Endpoint(request_format, vocabulary, scorer, first_only=not capabilities.continues)
+    request_format = ChatFormat(server.model, vocabulary, capabilities.limit, capabilities.continuation)
+    kind = NextTokenScorer if capabilities.continues else GreedyScorer
+    scorer = kind(client, request_format, vocabulary, capabilities.top)
+    return Endpoint(request_format, vocabulary, scorer)
 
 
 def _split_by_listed_tokens(
-    scorer: NextTokenScorer, vocabulary: TextVocabulary, target: str, ids: Sequence[int]
+    scorer: NextTokenScorer | GreedyScorer, vocabulary: TextVocabulary, target: str, ids: Sequence[int]
 ) -> list[str]:
     """The target as tokens of the server: at each step the longest listed token that the rest begins with.
 

@@ -17,6 +17,7 @@ from reagent.models.http.capabilities import TEXT, ServerInfo, detect_completion
 from reagent.models.http.client import Client
 from reagent.models.http.config import ServerAddress, ServerOptions
 from reagent.models.http.endpoints import ChatFormat, Endpoint, make_chat_endpoint, make_completion_endpoint
+from reagent.models.http.greedy import GreedyScorer
 from reagent.models.http.responses import parse_generated
 from reagent.models.http.scoring import EchoScorer, NextTokenScorer
 from reagent.models.http.tokenizers import LocalCodec, load_tokenizer
@@ -71,6 +72,7 @@ class HttpModel:
     def info(self) -> Mapping[str, Any]:
         scorer = self._latest.scorer
         how = f"{scorer.parameter} of the prompt" if isinstance(scorer, EchoScorer) else "next token"
+        how = "greedy answer" if isinstance(scorer, GreedyScorer) else how
         at = "http chat" if isinstance(self._latest.request_format, ChatFormat) else "http"
         info = {
             "id": f"{self.client.address.api.removesuffix('/v1')}#{self.server.model}",
@@ -136,8 +138,8 @@ class HttpModel:
             endpoint, text, source, _, special = self._tokenize_chat(prompt, None, tools)
         ids = [i for token in source for i in token.ids]
         if target is None:
-            length = 1 if endpoint.first_only else max_new_tokens
-            return Case(text, "…" * length, source, tuple(Token((ids[-1],), "…", i, i + 1) for i in range(length)))
+            output = tuple(Token((ids[-1],), "…", i, i + 1) for i in range(max_new_tokens))
+            return Case(text, "…" * max_new_tokens, source, output)
         if isinstance(endpoint.vocabulary, TextVocabulary):
             return Case(
                 text,
@@ -177,7 +179,7 @@ class HttpModel:
             )
         endpoint = self._latest = self._chat_endpoint()
         assert isinstance(endpoint.vocabulary, TextVocabulary)
-        text, source, rendered = _tokenize_messages(endpoint.vocabulary, messages)
+        text, source, rendered = tokenize_messages(endpoint.vocabulary, messages)
         return endpoint, text, source, rendered, False
 
     def _case(
@@ -187,15 +189,7 @@ class HttpModel:
         if target is not None:
             self._check_length(len(ids), "the target")
             output = self._as_asked(endpoint, endpoint.vocabulary.tokenize_target(prompt, ids, target, special))
-            if endpoint.first_only and len(output) > 1:
-                raise InputError(
-                    f"this chat endpoint does not continue an unfinished answer, so that only its first token can "
-                    f"be scored: give {output[0].text!r} alone as `target`, not {target!r}"
-                )
             return Case(prompt, target, source, output)
-        if endpoint.first_only and new > 1:
-            logger.info("this chat endpoint does not continue an unfinished answer: only its first token is explained")
-            new = 1
         self._check_length(len(ids) + new, f"{new} new tokens")
         body = endpoint.request_format.body(ids, new, 1)
         (response,) = self.client.request_all(endpoint.request_format.path, [body], parse_generated)
@@ -261,9 +255,7 @@ class HttpModel:
         return self._chats
 
 
-def _tokenize_messages(
-    vocabulary: TextVocabulary, messages: Chat
-) -> tuple[str, tuple[Token, ...], tuple[Message, ...]]:
+def tokenize_messages(vocabulary: TextVocabulary, messages: Chat) -> tuple[str, tuple[Token, ...], tuple[Message, ...]]:
     """A chat as one text, its tokens, and the span of each message; every message begins with its role."""
     text, tokens, rendered = "", [], []
     for message in messages:

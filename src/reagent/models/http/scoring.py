@@ -105,7 +105,7 @@ class EchoScorer:
                 scores[context, token] = TokenScore(listed.logprob, tops[context].index(listed))
         rest = dict.fromkeys(q for row in queries for q in row if q not in scores)
         more, _ = self._score_texts([((*context, token), [len(context)]) for context, token in rest], top)
-        return _as_arrays(queries, scores | more, self.client)
+        return as_arrays(queries, scores | more, self.client)
 
     def predict(self, sequence: Context, k: int) -> list[tuple[TokenLogprob, ...]]:
         (response,) = self._request([sequence], min(k, self.top))
@@ -177,7 +177,7 @@ class NextTokenScorer:
         scores = {q: self._look_up(next_positions[q[0]], q[1]) for q in different}
         if self.bias:
             scores |= self._recover({q: score.logprob for q, score in scores.items() if score.censored})
-        return _as_arrays(queries, scores, self.client)
+        return as_arrays(queries, scores, self.client)
 
     def predict(self, sequence: Context, k: int) -> list[tuple[TokenLogprob, ...]]:
         where = [i for i in range(1, len(sequence)) if sequence[i] not in self.vocabulary.never_replaced]
@@ -247,7 +247,7 @@ def make_queries(rows: Sequence[Context], positions: Ids, targets: Ids) -> list[
     ]
 
 
-def _as_arrays(queries: Sequence[Sequence[Query]], scores: Mapping[Query, TokenScore], client: Client) -> TargetScores:
+def as_arrays(queries: Sequence[Sequence[Query]], scores: Mapping[Query, TokenScore], client: Client) -> TargetScores:
     """The scores of all queries as arrays; censored ones are counted."""
     table = [[scores[q] for q in row] for row in queries]
     client.meter.censored += sum(score.censored for row in table for score in row)

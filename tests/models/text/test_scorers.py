@@ -1,0 +1,127 @@
+"""Responses of answers."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+import reagent
+from reagent.models.text.scorers import AnswerScorer, make_scorer
+from reagent.models.text.similarity import chrf, token_f1
+from reagent.testing import ScriptedModel
+
+
+def score(name: object, answers: list[str], reference: str) -> list[float]:
+    scorer = make_scorer(name)
+    scorer.check(reference)
+    return [round(float(value), 3) for value in scorer.score([], answers, reference)]
+
+
+def test_similarity_is_one_for_equal_texts_and_zero_for_unrelated_ones() -> None:
+    for compare in (token_f1, chrf):
+        assert compare("Das  ist\ngut.", "das ist gut.") == 1
+        assert compare("東京 です", "東京 です") == 1
+        assert compare("xyz", "abc") == 0
+        assert compare("", "abc") == 0
+        assert compare("", "") == 1
+
+
+def test_similarity_grows_with_what_is_shared() -> None:
+    for compare in (token_f1, chrf):
+        values = [compare(text, "the green tea is hot") for text in ("a stone", "the tea", "the green tea is cold")]
+        assert values == sorted(values)
+        assert 0 < values[1] < values[2] < 1
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("text", [1.0, 0.0]),
+        ("exact", [1.0, 0.0]),
+        ("label", [1.0, 0.0]),
+        ("label:yes,no", [1.0, 0.0]),
+        ("regex:(?i)^yes", [1.0, 0.0]),
+        (lambda answer, reference: float(answer == reference), [1.0, 0.0]),
+    ],
+)
+def test_every_scorer_tells_the_same_answer_from_another(name: object, expected: list[float]) -> None:
+    assert score(name, ["Yes", "no"], "Yes") == expected
+
+
+def test_a_label_is_the_first_of_those_given() -> None:
+    answers = ["It is POSITIVE.", "negative, not positive", "I cannot say", "positively"]
+    assert score("label:positive,negative", answers, "positive") == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("texts", "did you mean 'text'"),
+        ("regex", "unknown scorer"),
+        ("regex:(", "not a regular expression"),
+        ("text:3", "unknown scorer"),
+        (3, "must be one of"),
+    ],
+)
+def test_a_bad_scorer_is_one_line(name: object, message: str) -> None:
+    with pytest.raises(reagent.InputError, match=message):
+        make_scorer(name)
+
+
+def test_a_scorer_must_accept_the_original_answer_and_stay_between_0_and_1() -> None:
+    with pytest.raises(reagent.InputError, match="gives 0 to the original answer"):
+        make_scorer("regex:^no").check("yes")
+    with pytest.raises(reagent.InputError, match="numbers from 0 to 1"):
+        make_scorer(lambda _a, _b: 7.0).check("yes")
+
+
+@pytest.fixture
+def embeddings() -> Iterator[str]:
+    """A server whose embedding of a text counts its letters, in reversed order of the inputs."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            texts = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["input"]
+            data = [{"index": i, "embedding": [text.count(letter) for letter in "abc"]} for i, text in enumerate(texts)]
+            body = json.dumps({"data": data[::-1]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}#letters"
+    server.shutdown()
+    server.server_close()
+
+
+def test_embeddings_of_a_server_are_compared_by_their_cosine(embeddings: str) -> None:
+    assert score(f"embedding:{embeddings}", ["aaa", "ab", "b", "xyz"], "a") == [1.0, 0.707, 0.0, 0.0]
+    with pytest.raises(reagent.InputError, match="is 0"):
+        make_scorer(f"embedding:{embeddings}").check("xyz")
+
+
+def test_the_likelihood_under_a_proxy_needs_no_answers() -> None:
+    words = ["a", "b", "c"]
+    proxy = ScriptedModel(words, lambda context: 5.0 * (context[:, :1] == np.arange(3)))
+    asked: list[str] = []
+
+    def answer(prompt: str) -> str:
+        asked.append(prompt)
+        return " c"
+
+    scorer = make_scorer("proxy:unused")
+    scorer.model = proxy  # type: ignore[attr-defined]
+    assert isinstance(scorer, AnswerScorer)
+    why = reagent.explain(reagent.load_model(answer, score=scorer), "c a b a b", max_new_tokens=1)
+    assert why.top(1)[0].token.text == "c"
+    assert why.effect_unit == "nats under the proxy"
+    assert asked == ["c a b a b"]
+    assert why[0].top(1)[0].effect == pytest.approx(5.0, abs=0.2)
