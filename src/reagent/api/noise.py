@@ -16,7 +16,7 @@ import numpy as np
 from reagent.case import Case, Floats
 from reagent.explanation import Group, Sufficiency, noise_warnings
 from reagent.methods.base import Attribution
-from reagent.models.base import Model, RepeatsRequests
+from reagent.models.base import Model, RepeatsRequests, response_of
 
 REPETITIONS = 4  # if the first one differs
 SAME = 1e-6  # nats
@@ -59,11 +59,13 @@ class Noise:
 
 
 def measure_noise(model: Model, case: Case) -> Noise | None:
-    """Repeat the request of the unchanged text; None if the model is not on a server.
+    """Repeat the request of the unchanged text; None if the model is not on a server, or answers only with text.
 
     The case has log-probabilities, and its output units are tokens.
     """
-    if not isinstance(model, RepeatsRequests) or not str(model.info["backend"]).startswith("http"):
+    if not isinstance(model, RepeatsRequests) or not response_of(model).is_logprob:
+        return None
+    if not str(model.info["backend"]).startswith("http"):
         return None
     contrast = [] if case.contrast is None else [case.contrast.token]
     first = np.array([[token.logprob for token in (*case.output, *contrast)]], dtype=np.float64)

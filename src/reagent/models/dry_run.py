@@ -11,7 +11,15 @@ import numpy as np
 
 from reagent.case import Case, Ids, Mask, TargetScores
 from reagent.explanation import Message, Token
-from reagent.models.base import HasAttentionMask, HasChatTemplate, HasControlTokens, Meter, Model, Predictions
+from reagent.models.base import (
+    HasAttentionMask,
+    HasChatTemplate,
+    HasControlTokens,
+    Meter,
+    Model,
+    Predictions,
+    response_of,
+)
 from reagent.models.chat import Chat, Tools
 from reagent.models.http.scoring import UNLISTED, make_queries, scored_texts
 
@@ -35,7 +43,7 @@ class DryRunModel:
     """Takes the place of `model` and counts the requests of each kind of scorer."""
 
     def __init__(self, model: Model) -> None:
-        self.model, self.info, self.meter = model, model.info, Meter()
+        self.model, self.info, self.meter, self.response = model, model.info, Meter(), response_of(model)
         self.echo, self.next_token, self.greedy = RequestEstimate(), RequestEstimate(), RequestEstimate()
         self._noise = np.random.default_rng(0)
 
