@@ -4,8 +4,8 @@
 
 Four parts, each resumable (--parts chooses):
 
-needles   A haystack (haystacks.py) is explained coarse to fine, as by default: is the needle the first sentence and its
-          key word the first token, and was it kept by the screen?
+needles   A haystack (haystacks.py) is explained coarse to fine, as by default: why does the answer name the key word?
+          Is the needle the first sentence and the first token one of the key word, and did the screen keep it?
 former    The prompt of documents.py (2,007 tokens) with screening, without it, and with it again, in one process. The
           time without screening at 8,000 tokens is estimated: it takes as many passes, each as long as one
           pass at that length is longer.
@@ -82,10 +82,11 @@ def describe_run(run: Callable[[], Explanation], sentence: str, key: str) -> Rec
     return record
 
 
-def rank_of(why: Explanation, text: str) -> int | None:
-    """The rank of the first unit that contains `text`, from 1."""
-    ranked = [row.token.text for row in why.top(len(why.input))]
-    return next((i for i, unit in enumerate(ranked, 1) if text in unit), None)
+def rank_of(why: Explanation, word: str) -> int | None:
+    """The rank of the first unit that is part of `word`, where the prompt first has it, from 1."""
+    start = why.prompt.index(word)
+    ranked = [row.token for row in why.top(len(why.input))]
+    return next((i for i, unit in enumerate(ranked, 1) if unit.start < start + len(word) and start < unit.end), None)
 
 
 # --- parts ---
@@ -95,12 +96,12 @@ def add_needles(model: Model, records: Records, lengths: list[int], depths: list
     for depth in depths:
         for length in lengths:
             hay = haystack(model, length, depth)
-            question, needle = f"\n\nQuestion: {hay.needle.question}\nAnswer:", hay.needle
+            question, needle = hay.needle.asked_for_key, hay.needle
             records_add(
                 records,
                 {"part": "needles", "length": length, "case": depth, "run": 0},
                 lambda h=hay, q=question, n=needle: describe_run(
-                    lambda: explain(model, h.text, q, f" {n.answer}"), n.sentence, n.key
+                    lambda: explain(model, h.text, q, f" {n.key}"), n.sentence, n.key
                 ),
             )
 
