@@ -22,7 +22,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -273,7 +273,7 @@ def run(model: Model, folder: str, arguments: argparse.Namespace, records: Recor
     for number, collection in enumerate(collections, 1):
         key = {"split": collection.split, "kind": collection.kind, "question": collection.id}
         key |= {"others": arguments.others, "copies": arguments.copies}
-        collection = vary(collection, arguments.others, arguments.copies)  # noqa: PLW2901
+        collection = vary(collection, arguments.others, arguments.copies)
         ours = records.add(
             key | {"method": OURS},
             lambda c=collection: measure(Question(c, model, folder, peers, 0), methods()[OURS]),
