@@ -281,7 +281,7 @@ def main() -> None:
         if "scripted" in parts:
             add_scripted(records)
         model = reagent.load_model("smollm2") if set(parts) - {"scripted"} else None
-        depths = [float(depth) for depth in arguments.depths.split(",")]
+        depths = [float(depth) for depth in arguments.depths.split(",") if depth]
         if "recall" in parts:
             add_recall(model, records, depths, arguments.count)
         if "needles" in parts:

@@ -421,3 +421,19 @@ def test_names_of_documents_are_escaped_and_valid(tmp_path: Path) -> None:
     records.write_text("[" * 100_000, encoding="utf-8")
     with pytest.raises(FileError, match="is not JSON"):
         load_documents([records])
+
+
+def test_noise_is_no_large_share_of_almost_nothing() -> None:
+    """A word that changes the answer by a tenth of a nat is all that the documents do, but of no importance."""
+
+    def logits(context: Ids) -> Floats:
+        table = np.zeros((len(context), len(WORDS)))
+        table[:, YES] = 9.0
+        table[:, NO] = 9.0 - 0.2 * (context == WORDS.index("red.")).any(1)
+        return table
+
+    whole = cite(ScriptedModel(WORDS, logits)).whole
+    assert 0 < whole.total < 0.2
+    assert not whole.from_documents
+    assert max(source.importance for source in whole.sentences) < 0.1
+    assert not any(source.marks for source in (*whole.sentences, *whole.documents))

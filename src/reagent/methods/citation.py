@@ -86,6 +86,13 @@ class SourceSearch:
         assert result is not None, "the first probe removes everything"
         return result
 
+    def _shared(self, target: int) -> float:
+        """What the shares of the sources refer to: `total`, or what makes a part come from the documents if it is more.
+
+        Without a lower limit, noise would be a large share of almost nothing.
+        """
+        return max(self.total(target).drop, FROM_DOCUMENTS)
+
     def _drop(self, removed: Mask, target: int) -> Measurement | None:
         """As `ProbeSet.result`, without results whose error is not known."""
         result = self.probes.result(removed, target)
@@ -95,17 +102,17 @@ class SourceSearch:
         """The largest share of its part that each unit carries alone, [units]."""
         gains = np.zeros(self.units)
         for t in self._targets:
-            total = max(self.total(t).drop, 1e-9)
+            worth = self._shared(t)
             results = [self._drop(self.probes.all_but([i], t), t) for i in range(self.units)]
-            shares = [0.0 if result is None else 1 - result.drop / total for result in results]
+            shares = [0.0 if result is None else (self.total(t).drop - result.drop) / worth for result in results]
             gains = np.maximum(gains, shares)
         return gains
 
     def _sufficient(self, target: int) -> list[int]:
         """Units that carry much of a part alone."""
-        total = self.total(target).drop
+        total, least = self.total(target).drop, REDUNDANT * self._shared(target)
         results = [self._drop(self.probes.all_but([i], target), target) for i in range(self.units)]
-        return [i for i, r in enumerate(results) if r is not None and total - r.drop >= REDUNDANT * max(total, 1e-9)]
+        return [i for i, r in enumerate(results) if r is not None and total - r.drop >= least]
 
     def is_from_documents(self, target: int, logprob: float) -> bool:
         """Whether the documents make a part clearly more likely."""
@@ -158,7 +165,7 @@ class SourceSearch:
         effect = None if without is None else without.drop
         gain = None if only is None else total.drop - only.drop
         gain_stderr = None if only is None else float(np.hypot(only.stderr, total.stderr))
-        worth = max(total.drop, 1e-9)
+        worth = self._shared(target)
         shares = [min(1.0, max(0.0, value / worth)) for value in (effect or 0.0, gain or 0.0)]
         marks: list[Mark] = []
         if partners:
