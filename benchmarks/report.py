@@ -325,21 +325,24 @@ def citations(results: dict[str, Any]) -> str:
         "",
         "`cite` decides itself which sentences are sources. Each of the others gets one threshold for all questions, a number",
         "of nats, a share of the largest score, or both: that with the most exact sets on the split `choose`",
-        f"({_questions(results['choose'])} questions about other topics). LIME and ContextCite share their random halves of the sentences, and",
-        "one code scores the texts of all methods. `as many` means as many passes as `cite` takes on the same question.",
+        f"({_questions(results['choose'])} questions about other topics). LIME and ContextCite share their random halves of the sentences,",
+        "and one code scores the texts of all methods. `as many` means as many passes as `cite` takes on the same question.",
         "In parentheses: the number of questions, and 95 % bootstrap intervals. `cite ahead by` is the mean paired difference",
         "in exact sets.",
         "",
         *_table("method (questions)", (*names, "cite ahead by"), overall),
         "",
         "Exact sets by condition. Documents `as they are` have about 10 sentences. `more mentions` state the fact at the end of",
-        "so many other documents, and `other collections` add their documents, so that there are about 40 sentences. After `≤`:",
+        "so many other documents; `other collections` add their documents, so that there are about 40 sentences. After `≤`:",
         "with the best threshold in hindsight, chosen on these very questions.",
         "",
         *_table(
             "method", tuple(f"{name} ({_questions({name: section})})" for name, section in report.items()), by_condition
         ),
     ]
+    for name, row in results.get("cite_alone", {}).items():
+        numbers = ", ".join(f"{label} {_mean(row.get(key), 2)}" for label, (key, _) in list(names.items())[:4])
+        lines += ["", f"`cite` alone in an earlier run, {row['exact']['count']} questions, {name}: {numbers}."]
     return "\n".join([*lines, *_failures(results), ""])
 
 
