@@ -2,7 +2,8 @@
 
 `cite` decides itself. A method that only ranks needs a threshold. Three kinds are tried: nats, a share of the largest
 score, and both together. The kind and its numbers are those with the most exact sets on the split `choose`, over all
-conditions together, as a user has one threshold for all questions. `best` is the threshold with the most exact sets on
+conditions together, as a user has one threshold for all questions. `own` is the quality of a threshold that was chosen
+on the questions of the same condition. `best` is the threshold with the most exact sets on
 the reported questions themselves: more than a user can reach.
 """
 
@@ -92,6 +93,12 @@ def summarize(rows: list[Record]) -> Record:
         if len(parts) > 1:
             parts["all questions"] = own
         summary[split] = {name: _summarize_condition(some, chosen) for name, some in parts.items()}
+    for name, section in summary["report"].items():
+        some = [row for row in good if row["condition"] == name]
+        own = _choose([row for row in some if row["split"] == "choose"])
+        for method in own.keys() & section.keys():
+            reported = [row for row in some if row["split"] == "report" and row["method"] == method]
+            section[method]["own"] = own[method]._asdict() | {"exact": round(exact(own[method], reported), 4)}
     return summary
 
 

@@ -333,16 +333,22 @@ def citations(results: dict[str, Any]) -> str:
         *_table("method (questions)", (*names, "cite ahead by"), overall),
         "",
         "Exact sets by condition. Documents `as they are` have about 10 sentences. `more mentions` state the fact at the end of",
-        "so many other documents; `other collections` add their documents, so that there are about 40 sentences. After `≤`:",
-        "with the best threshold in hindsight, chosen on these very questions.",
+        "so many other documents; `other collections` add their documents, so that there are about 40 sentences. In",
+        "parentheses: with a threshold that was chosen on questions of the same condition; and, after `≤`, with the best",
+        "threshold in hindsight, chosen on these very questions.",
         "",
         *_table(
             "method", tuple(f"{name} ({_questions({name: section})})" for name, section in report.items()), by_condition
         ),
+        "",
+        f"On the split `choose`, on which the rules of `cite` and the thresholds were chosen: {_on_choose(results['choose'])}.",
     ]
     for name, row in results.get("cite_alone", {}).items():
         numbers = ", ".join(f"{label} {_mean(row.get(key), 2)}" for label, (key, _) in list(names.items())[:4])
-        lines += ["", f"`cite` alone in an earlier run, {row['exact']['count']} questions, {name}: {numbers}."]
+        lines += [
+            "",
+            f"`cite` alone, before its last change of the rule for redundant sources, {row['exact']['count']} questions, {name}: {numbers}.",
+        ]
     return "\n".join([*lines, *_failures(results), ""])
 
 
@@ -351,10 +357,16 @@ def _questions(conditions: dict[str, Any]) -> int:
     return max(section["cite"]["exact"]["count"] for section in conditions.values())
 
 
+def _on_choose(conditions: dict[str, Any]) -> str:
+    rows = conditions.get("all questions") or next(iter(conditions.values()))
+    return ", ".join(f"{method} {row['exact']['mean']:.2f}" for method, row in rows.items() if "exact" in row)
+
+
 def _exact_sets(row: dict[str, Any] | None) -> str:
     if row is None:
         return "–"
-    hindsight = f" (≤ {row['best']['exact']:.2f})" if "best" in row else ""
+    own = f"{row['own']['exact']:.2f}, " if "own" in row else ""
+    hindsight = f" ({own}≤ {row['best']['exact']:.2f})" if "best" in row else ""
     return f"{row['exact']['mean']:.2f}{hindsight}"
 
 
