@@ -1,49 +1,82 @@
 """Sources of answers about documents: which methods find the planted sentences, at what cost?
 
+    python benchmarks/citations.py --split choose --out citations.jsonl
     python benchmarks/citations.py --split report --out citations.jsonl > docs/benchmarks/citations.json
 
 All methods explain the same answers to the questions of `reagent.data.passages`, in the same prompt, by the same
-sentences. Occlusion takes one pass for each sentence. LIME takes as many passes as `cite` took on the same question.
-ContextCite is the package itself with 32, 64 and 256 ablations; its sources are the same sentences.
+sentences. `cite` says which sentences are sources. The others only rank: `citation_sets.py` chooses their thresholds on
+the split `choose`. The two splits share no topic.
 
-With --others 3, the documents of three collections about other topics follow: about 40 sentences instead of 10.
+Occlusion takes one pass for each sentence. ContextCite keeps random halves of the sentences, 32, 64 or 256 times, or as
+often as `cite` reads the prompt. The random halves and the regression are those of its package. LIME is fitted to the
+same halves, as many as `cite` takes passes. One code scores the texts for all methods, since the scoring of the package
+takes much longer; the method "context-cite, its own scoring" is the whole package, to check that this changes nothing.
 
-Every (question, method) is one line of the file --out, and a rerun skips what is there. The split `choose` is for
-choosing thresholds and `report` for reporting: they share no topic. Prints JSON.
+Harder questions: --copies 3 states the fact in three more documents. --others 3 adds the documents of three collections
+about other topics: about 40 sentences instead of 10.
+
+Every (question, method) is one line of the file --out, and a rerun skips what is there. Prints JSON.
 """
 
 import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from citation_sets import summarize
 from peers import Peers
-from records import Record, Records, describe, errors, group_by
+from records import Record, Records, group_by
 
 import reagent
 from reagent.api.cite import CiteRequest
-from reagent.case import Case, Floats, Ids
-from reagent.data.passages import KINDS, SPLITS, Collection, load_collections
+from reagent.case import Case, Floats, Ids, Mask
+from reagent.data.passages import SPLITS, Collection, Passage, load_collections
 from reagent.documents import Layout
-from reagent.methods.registry import make_method
+from reagent.methods.lime import Lime
 from reagent.models import bundled
 from reagent.models.base import HasChatTemplate, Model
 from reagent.removal import Delete
-from reagent.replacers.base import no_proposals
 from reagent.segmentation import assign
 
 OURS = "cite"
 ABLATIONS = (32, 64, 256)
 SEED = 0
-RANKING = ("top_1", "recall_at_k", "average_precision")
-CITED = ("precision", "recall", "exact")
-COSTS = ("forward_passes", "tokens", "seconds", "core_seconds")
+REPEATED = ("one", "two_exact", "two_paraphrase")  # kinds whose fact can be stated in more documents
+
+
+class Game:
+    """What the answer is worth when only some sentences are kept. No set is scored twice."""
+
+    def __init__(self, remover: Delete) -> None:
+        self.remover = remover
+        self._known: dict[bytes, tuple[float, int, float]] = {}  # value, tokens and core seconds of a set
+
+    def values(self, kept: Mask) -> Floats:
+        """The log-probability of the answer, [subsets]; `kept` is [subsets, sentences]."""
+        new = {bytes(row): row for row in kept if bytes(row) not in self._known}
+        if new:
+            rows = np.array(list(new.values()))
+            meter, begin = self.remover.model.meter, time.process_time()
+            tokens = meter.tokens
+            values = self.remover.score(~rows).value.sum(1)
+            each = (meter.tokens - tokens) // len(rows), (time.process_time() - begin) / len(rows)
+            self._known |= {row: (float(value), *each) for row, value in zip(new, values, strict=True)}
+        return np.array([self._known[bytes(row)][0] for row in kept])
+
+    def cost(self, kept: Mask) -> Record:
+        """What scoring these sets costs a method that scores no set twice."""
+        known = [self._known[row] for row in dict.fromkeys(map(bytes, kept))]
+        return {
+            "forward_passes": len(known),
+            "tokens": sum(tokens for _, tokens, _ in known),
+            "core_seconds": sum(seconds for _, _, seconds in known),
+        }
 
 
 @dataclass(frozen=True)
@@ -76,8 +109,12 @@ class Question:
         return grouped.without_output_removal().with_logprobs(self.model)
 
     @cached_property
+    def game(self) -> Game:
+        return Game(Delete(self.model, self.case))
+
+    @property
     def free(self) -> Ids:
-        return Delete(self.model, self.case).free
+        return self.game.remover.free
 
     @cached_property
     def sources(self) -> list[int]:
@@ -120,41 +157,61 @@ def cite(removal: str) -> Method:
 
 def occlusion(question: Question) -> Answer:
     """Each sentence is deleted alone."""
-    values = Delete(question.model, question.case).score(np.eye(len(question.free), dtype=np.bool_)).value[:, 0]
-    return {"scores": question.case.values[0] - values}
+    kept = ~np.eye(len(question.free), dtype=np.bool_)
+    scores = question.case.values.sum() - question.game.values(kept)
+    return {"scores": scores, "cost": question.game.cost(kept)}
+
+
+def random_halves(count: int, sentences: int) -> Mask:
+    """The first random subsets of ContextCite."""
+    masks = [np.random.RandomState(seed).choice([False, True], size=sentences, p=[0.5, 0.5]) for seed in range(count)]
+    return np.array(masks)
 
 
 def lime(question: Question) -> Answer:
-    method, _ = make_method("lime", None)
-    method = type(method)(samples=question.passes, removal="delete")  # type: ignore[call-arg]
-    case = question.case
-    found = method.attribute(question.model, case, no_proposals(case), np.random.default_rng(SEED))
-    assert found.effects is not None
-    return {"scores": found.effects[0][question.free]}
+    """As many passes as `cite`."""
+    kept = random_halves(question.passes, len(question.free))
+    values = np.append(question.case.values.sum(), question.game.values(kept))
+    everything = np.ones((1, kept.shape[1]), dtype=np.bool_)
+    scores = Lime(removal="delete").coefficients(np.concatenate([everything, kept]), values)
+    return {"scores": scores, "cost": question.game.cost(kept)}
 
 
-def context_cite(ablations: int) -> Method:
+def context_cite(ablations: int | None) -> Method:
+    """The subsets and the regression of the package; by default, as many ablations as `cite` takes passes."""
+
     def run(question: Question) -> Answer:
-        layout, prompt = question.layout, question.layout.prompt
-        job = {
-            "method": "context-cite sentences",
-            "model": question.folder,
-            "passes": ablations,
-            "prompt": prompt,
-            "answer": question.collection.answer,
-            "sources": list(layout.spans),
-        }
-        return question.peers.ask("context-cite", job)
+        kept = random_halves(ablations or question.passes, len(question.free))
+        job = {"method": "context-cite game", "passes": len(kept), "units": len(question.free)}
+        job["tokens"] = int(question.case.unit_starts[-1] - question.case.unit_starts[len(question.case.input)])
+        answer = question.peers.ask("context-cite", job, question.game.values)
+        return answer | {"cost": question.game.cost(kept)}
 
     return run
+
+
+def context_cite_package(question: Question) -> Answer:
+    """The whole package with 32 ablations."""
+    layout = question.layout
+    job = {
+        "method": "context-cite sentences",
+        "model": question.folder,
+        "passes": ABLATIONS[0],
+        "prompt": layout.prompt,
+        "answer": question.collection.answer,
+        "sources": list(layout.spans),
+    }
+    return question.peers.ask("context-cite", job)
 
 
 def methods() -> dict[str, Method]:
     return {
         OURS: cite("delete"),
         "occlusion": occlusion,
-        "lime": lime,
+        "LIME": lime,
+        "context-cite, as many": context_cite(None),
         **{f"context-cite, {number} ablations": context_cite(number) for number in ABLATIONS},
+        "context-cite, its own scoring": context_cite_package,
         "cite, removal mask": cite("mask"),
         "cite, removal replace": cite("replace"),
     }
@@ -167,63 +224,16 @@ def measure(question: Question, method: Method) -> Record:
     """The record of one method on one question."""
     meter, truth = question.model.meter, question.sources
     assert len(question.free)  # so that the tokens of the prompt are not part of the cost
-    passes, tokens, started = meter.forward_passes, meter.tokens, question.peers.start_seconds
-    begin, core = time.perf_counter(), time.process_time()
+    passes, tokens, core = meter.forward_passes, meter.tokens, time.process_time()
     answer = method(question)
     record: Record = answer.pop("cost", None) or {
         "forward_passes": meter.forward_passes - passes,
         "tokens": meter.tokens - tokens,
-        "seconds": time.perf_counter() - begin - (question.peers.start_seconds - started),
         "core_seconds": time.process_time() - core,
     }
     scores = np.asarray(answer.pop("scores"), dtype=np.float64)
-    record |= {"sentences": len(scores), "sources": truth} | answer
-    if truth:
-        record |= rank_sources(scores, truth)
-    if "cited" in answer:
-        record |= compare_cited(answer["cited"], truth) if truth else {}
-        record["from_documents_right"] = float(answer["from_documents"] == bool(truth))
-    record["scores"] = scores.round(4).tolist()
+    record |= {"sentences": len(scores), "sources": truth} | answer | {"scores": scores.round(4).tolist()}
     return {name: round(value, 4) if isinstance(value, float) else value for name, value in record.items()}
-
-
-def rank_sources(scores: Floats, truth: Sequence[int]) -> Record:
-    """How well the scores put the planted sentences first."""
-    order = np.argsort(-scores, kind="stable").tolist()
-    ranks = sorted(order.index(i) + 1 for i in truth)
-    return {
-        "top_1": float(order[0] in truth),
-        "recall_at_k": sum(rank <= len(truth) for rank in ranks) / len(truth),
-        "average_precision": float(np.mean([(i + 1) / rank for i, rank in enumerate(ranks)])),
-    }
-
-
-def best_threshold(rows: list[Record]) -> Record:
-    """The share of questions with exactly the right set of sources, for the best threshold of the scores in hindsight.
-
-    A method that only ranks leaves the choice of a threshold to the user; `cite` decides itself. Thresholds are
-    numbers of nats, or shares of the largest score. A question without a source needs an empty set.
-    """
-    best = {}
-    for name in ("nats", "share"):
-        scaled = []
-        for row in rows:
-            scores = np.array(row["scores"])
-            scaled.append((scores / (max(scores.max(), 1e-9) if name == "share" else 1.0), set(row["sources"])))
-        candidates = sorted({round(float(score), 4) for scores, _ in scaled for score in scores if score > 0})
-        exact = [np.mean([set(np.flatnonzero(s >= t).tolist()) == truth for s, truth in scaled]) for t in candidates]
-        best[name] = {"threshold": candidates[int(np.argmax(exact))], "exact": round(float(max(exact)), 4)}
-    return best
-
-
-def compare_cited(cited: Sequence[int], truth: Sequence[int]) -> Record:
-    """Precision (None if nothing is cited) and recall of the cited sentences."""
-    right = len(set(cited) & set(truth))
-    return {
-        "precision": right / len(cited) if cited else None,
-        "recall": right / len(truth),
-        "exact": float(set(cited) == set(truth)),
-    }
 
 
 def add_others(collection: Collection, others: int) -> Collection:
@@ -235,16 +245,35 @@ def add_others(collection: Collection, others: int) -> Collection:
     return replace(collection, documents=documents)
 
 
+def repeat_sources(collection: Collection, copies: int) -> Collection:
+    """The same collection with its source sentences, in turn, at the end of documents that have none."""
+    without = [i for i in range(len(collection.documents)) if i not in {d for d, _ in collection.sources}][:copies]
+    documents, sources = list(collection.documents), list(collection.sources)
+    for turn, i in enumerate(without):
+        sentence = collection.sentence(collection.sources[turn % len(collection.sources)])
+        sources.append((i, len(documents[i].sentences)))
+        documents[i] = Passage(documents[i].id, f"{documents[i].text} {sentence}")
+    return replace(collection, documents=tuple(documents), sources=tuple(sources))
+
+
+def vary(collection: Collection, others: int, copies: int) -> Collection:
+    """The collection with other documents and more mentions."""
+    repeated = repeat_sources(collection, copies) if copies else collection
+    return add_others(repeated, others) if others else repeated
+
+
 def run(model: Model, folder: str, arguments: argparse.Namespace, records: Records) -> None:
-    by_kind = group_by(({"kind": c.kind, "collection": c} for c in load_collections(arguments.split)), "kind")
+    kinds = REPEATED if arguments.copies else None if arguments.kinds is None else arguments.kinds.split(",")
+    all_of_them = (c for c in load_collections(arguments.split) if kinds is None or c.kind in kinds)
+    by_kind = group_by(({"kind": c.kind, "collection": c} for c in all_of_them), "kind")
     rows = [(i, row["collection"]) for some in by_kind.values() for i, row in enumerate(some)]
     collections = [c for i, c in sorted(rows, key=lambda row: row[0]) if i < (arguments.limit or len(rows))]
     chosen = [name for name in methods() if arguments.methods is None or name in arguments.methods.split(";")]
     peers = Peers()
     for number, collection in enumerate(collections, 1):
         key = {"split": collection.split, "kind": collection.kind, "question": collection.id}
-        if arguments.others:
-            key, collection = key | {"others": arguments.others}, add_others(collection, arguments.others)
+        key |= {"others": arguments.others, "copies": arguments.copies}
+        collection = vary(collection, arguments.others, arguments.copies)
         ours = records.add(
             key | {"method": OURS},
             lambda c=collection: measure(Question(c, model, folder, peers, 0), methods()[OURS]),
@@ -261,55 +290,19 @@ def run(model: Model, folder: str, arguments: argparse.Namespace, records: Recor
     peers.close()
 
 
-# --- summary ---
-
-
-def summarize(rows: list[Record]) -> Record:
-    """For each split and method: means with intervals, over all questions with a source and for each kind."""
-    summary: Record = {"errors": errors(rows, "split", "method")}
-    good = [row for row in rows if "error" not in row]
-    good = [{"others": None} | row for row in good]
-    for (split, others), some in group_by(good, "split", "others").items():
-        summary[f"{split}, {others} others" if others else split] = {
-            "methods": {method: _describe(own, some) for (method,), own in group_by(some, "method").items()},
-            "kinds": {
-                kind: {
-                    method: _describe(own, [])
-                    for (method,), own in group_by((row for row in some if row["kind"] == kind), "method").items()
-                }
-                for kind in KINDS
-            },
-        }
-    return summary
-
-
-def _describe(rows: list[Record], all_rows: list[Record]) -> Record:
-    names = (*RANKING, *CITED, "from_documents_right", *COSTS)
-    described = {name: describe(row.get(name) for row in rows) for name in names}
-    described = {name: numbers for name, numbers in described.items() if numbers["count"]}
-    if all_rows:
-        described["best_threshold"] = best_threshold(rows)
-        described["exact_sets"] = describe(
-            float(set(row["cited"]) == set(row["sources"])) for row in rows if "cited" in row
-        )
-    ours = {row["question"]: row for row in all_rows if row["method"] == OURS}
-    if all_rows and rows[0]["method"] != OURS:  # on the questions that both answered
-        pairs = [(row, ours[row["question"]]) for row in rows if row["question"] in ours and "top_1" in row]
-        described["cite_on_the_same_questions"] = {name: describe(own[name] for _, own in pairs) for name in RANKING}
-    return described
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="the file of records, *.jsonl")
     parser.add_argument("--split", choices=SPLITS, default="report")
     parser.add_argument("--limit", type=int, help="only this number of questions of each kind")
     parser.add_argument("--others", type=int, default=0, help="add the documents of this number of other collections")
+    parser.add_argument("--copies", type=int, default=0, help="state the fact in this number of further documents")
+    parser.add_argument("--kinds", help="only these kinds, separated by commas")
     parser.add_argument("--methods", help="only these methods, separated by ';'")
     parser.add_argument("--redo", action="store_true", help="measure the chosen methods again, as after a change")
     parser.add_argument("--summary", action="store_true", help="only summarize the records")
     arguments = parser.parse_args()
-    records = Records(arguments.out, ("split", "kind", "question", "others", "method"))
+    records = Records(arguments.out, ("split", "kind", "question", "others", "copies", "method"))
     if not arguments.summary:
         run(reagent.load_model("smollm2"), str(bundled.fetch("smollm2")), arguments, records)
     print(json.dumps(summarize(records.rows), indent=1, ensure_ascii=False))

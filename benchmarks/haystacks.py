@@ -29,6 +29,11 @@ class Needle:
     answer: str
     key: str  # the word that carries the answer
 
+    @property
+    def asked_for_key(self) -> str:
+        """The question, and the answer up to its key word."""
+        return f"\n\nQuestion: {self.question}\nAnswer: {self.answer.partition(self.key)[0].rstrip()}"
+
 
 NEEDLES = (
     Needle(

@@ -4,15 +4,17 @@
 
 Four parts, each resumable (--parts chooses):
 
-needles   A haystack (haystacks.py) is explained coarse to fine, as by default: is the needle the first sentence and its
-          key word the first token, and was it kept by the screen?
+needles   A haystack (haystacks.py) is explained coarse to fine, as by default: why does the answer name the key word?
+          Is the needle the first sentence and the first token one of the key word, and did the screen keep it?
 former    The prompt of documents.py (2,007 tokens) with screening, without it, and with it again, in one process. The
           time without screening at 8,000 tokens is estimated: it takes as many passes, each as long as one
           pass at that length is longer.
 scripted  The screen alone, on scripted models with planted facts: one, one of several, several together. Some can hide
           units, and others cannot.
-recall    The screen alone, on haystacks of 500 tokens: the sentences that matter are those that cost at least a tenth
-          of what all cost, each deleted alone from the whole text.
+recall    The screen alone, on the embedded model. In haystacks of 900 tokens, the sentences that matter are those that
+          cost at least a tenth of what all cost, each deleted alone from the whole text. In questions about documents
+          (citations.py) with the documents of five other collections, they are the planted sources, which may say the
+          same. Both have about 60 sentences, so that a tenth of them is six, the fewest that a screen keeps.
 
 Core seconds are the processor time of the process, least affected by other work on the machine. Prints JSON.
 """
@@ -22,18 +24,21 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import documents
 import numpy as np
+from citations import REPEATED, Question, vary
 from haystacks import DEPTHS, LENGTHS, Haystack, make_haystack
+from peers import Peers
 from planted_screens import KINDS, measure_planted
 from records import Record, Records, describe, errors, group_by
 
 import reagent
-from reagent.case import Case
+from reagent.case import Case, Ids, Mask
+from reagent.data.passages import Collection, load_collections
 from reagent.explanation import Explanation
 from reagent.methods.screening import screen
 from reagent.models.base import Model
@@ -42,6 +47,7 @@ from reagent.segmentation import assign, split_sentences
 
 MATTERS = 0.1  # share of what all sentences cost together
 SCRIPTED = 40  # cases of each kind
+RECALL_TOKENS, OTHERS = 900, 5  # so that there are about 60 sentences
 
 
 def explain(model: Model, text: str, question: str, target: str, screened: bool = True) -> Explanation:
@@ -82,10 +88,11 @@ def describe_run(run: Callable[[], Explanation], sentence: str, key: str) -> Rec
     return record
 
 
-def rank_of(why: Explanation, text: str) -> int | None:
-    """The rank of the first unit that contains `text`, from 1."""
-    ranked = [row.token.text for row in why.top(len(why.input))]
-    return next((i for i, unit in enumerate(ranked, 1) if text in unit), None)
+def rank_of(why: Explanation, word: str) -> int | None:
+    """The rank of the first unit that is part of `word`, where the prompt first has it, from 1."""
+    start = why.prompt.index(word)
+    ranked = [row.token for row in why.top(len(why.input))]
+    return next((i for i, unit in enumerate(ranked, 1) if unit.start < start + len(word) and start < unit.end), None)
 
 
 # --- parts ---
@@ -95,12 +102,12 @@ def add_needles(model: Model, records: Records, lengths: list[int], depths: list
     for depth in depths:
         for length in lengths:
             hay = haystack(model, length, depth)
-            question, needle = f"\n\nQuestion: {hay.needle.question}\nAnswer:", hay.needle
+            question, needle = hay.needle.asked_for_key, hay.needle
             records_add(
                 records,
                 {"part": "needles", "length": length, "case": depth, "run": 0},
                 lambda h=hay, q=question, n=needle: describe_run(
-                    lambda: explain(model, h.text, q, f" {n.answer}"), n.sentence, n.key
+                    lambda: explain(model, h.text, q, f" {n.key}"), n.sentence, n.key
                 ),
             )
 
@@ -136,10 +143,38 @@ def add_scripted(records: Records) -> None:
             records_add(records, key, lambda k=kind, h=hides: measure_planted(k, h, SCRIPTED))
 
 
-def add_recall(model: Model, records: Records, depths: list[float]) -> None:
+def add_recall(model: Model, records: Records, depths: list[float], count: int) -> None:
     for depth in depths:
-        key = {"part": "recall", "length": 500, "case": depth, "run": 0}
-        records_add(records, key, lambda d=depth: measure_recall(model, haystack(model, 500, d)))
+        key = {"part": "recall", "length": RECALL_TOKENS, "case": depth, "run": 0}
+        records_add(records, key, lambda d=depth: measure_recall(model, haystack(model, RECALL_TOKENS, d)))
+    for copies in (0, 3):
+        for collection in planted_collections(copies)[:count]:
+            key = {"part": "recall", "length": None, "case": collection.id, "run": copies}
+            records_add(records, key, lambda c=collection: measure_planted_recall(model, c))
+
+
+def planted_collections(copies: int) -> list[Collection]:
+    """Collections with sources, of each kind in turn; with copies, those whose fact can be stated more often."""
+    some = [c for c in load_collections("report") if (c.kind in REPEATED if copies else c.sources)]
+    by_kind = group_by(({"kind": c.kind, "collection": vary(c, OTHERS, copies)} for c in some), "kind").values()
+    return [row["collection"] for rows in zip(*by_kind, strict=True) for row in rows]
+
+
+def measure_planted_recall(model: Model, collection: Collection) -> Record:
+    """Which planted sources the screen keeps."""
+    question = Question(collection, model, "", Peers(), 0)
+    begin = time.process_time()
+    found = screen(model, question.case, near=0)
+    return count_kept(found.kept, question.sources) | {"core_seconds": round(time.process_time() - begin, 1)}
+
+
+def count_kept(kept: Mask, matter: Sequence[int] | Ids) -> Record:
+    return {
+        "matter": len(matter),
+        "kept_of_them": int(kept[matter].sum()),
+        "kept": int(kept.sum()),
+        "units": len(kept),
+    }
 
 
 def measure_recall(model: Model, hay: Haystack) -> Record:
@@ -150,9 +185,7 @@ def measure_recall(model: Model, hay: Haystack) -> Record:
     drops = case.values - Delete(model, case).score(removed).value  # [sentences + 1, tokens]
     whole = drops.sum(1)
     matters = np.flatnonzero(whole[:-1] >= MATTERS * whole[-1])
-    found = screen(model, case, near=0)
-    kept = found.kept[matters]
-    return {"matter": len(matters), "kept_of_them": int(kept.sum()), "kept": int(found.kept.sum()), "units": len(free)}
+    return count_kept(screen(model, case, near=0).kept, matters)
 
 
 def sentence_case(model: Model, hay: Haystack) -> Case:
@@ -221,7 +254,8 @@ def _recall(parts: dict[str, list[Record]]) -> Record:
     groups = {
         "scripted models that hide": [row for row in scripted if row["run"]],
         "scripted models that do not hide": [row for row in scripted if not row["run"]],
-        "embedded model": parts.get("recall", []),
+        "embedded model, haystacks": [row for row in parts.get("recall", []) if row["length"]],
+        "embedded model, documents": [row for row in parts.get("recall", []) if not row["length"]],
     }
     result: Record = {}
     for name, some in groups.items():
@@ -238,6 +272,7 @@ def main() -> None:
     parser.add_argument("--parts", default="scripted,recall,needles,former")
     parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)))
     parser.add_argument("--depths", default=",".join(map(str, DEPTHS)))
+    parser.add_argument("--count", type=int, default=12, help="questions about documents in the part `recall`, twice")
     parser.add_argument("--summary", action="store_true", help="only summarize the records")
     arguments = parser.parse_args()
     records = Records(arguments.out, ("part", "length", "case", "run"))
@@ -246,9 +281,9 @@ def main() -> None:
         if "scripted" in parts:
             add_scripted(records)
         model = reagent.load_model("smollm2") if set(parts) - {"scripted"} else None
-        depths = [float(depth) for depth in arguments.depths.split(",")]
+        depths = [float(depth) for depth in arguments.depths.split(",") if depth]
         if "recall" in parts:
-            add_recall(model, records, depths)
+            add_recall(model, records, depths, arguments.count)
         if "needles" in parts:
             add_needles(model, records, [int(length) for length in arguments.lengths.split(",")], depths)
         if "former" in parts:

@@ -186,7 +186,7 @@ def context_cite_sentences(job: dict[str, Any]) -> dict[str, Any]:
 
     begin, core = time.perf_counter(), time.process_time()
     citer = package.ContextCiter(
-        *load_network(job["model"]), job["prompt"], "", num_ablations=job["passes"], batch_size=32,
+        *load_network(job["model"]), job["prompt"], "", num_ablations=job["passes"], batch_size=4,
         prompt_template="{context}", partitioner=Spans(job["prompt"]),
     )  # fmt: skip
     citer._cache["output"] = citer._get_prompt_ids(return_prompt=True)[1] + job["answer"]
@@ -194,6 +194,17 @@ def context_cite_sentences(job: dict[str, Any]) -> dict[str, Any]:
     seconds = {"seconds": time.perf_counter() - begin, "core_seconds": time.process_time() - core}
     tokens = sum(len(citer._get_prompt_ids(mask)) + len(citer._response_ids) for mask in citer._masks)
     return {"scores": scores.tolist(), "cost": {"forward_passes": len(citer._masks), "tokens": tokens} | seconds}
+
+
+def context_cite_game(job: dict[str, Any]) -> dict[str, Any]:
+    """The random subsets and the regression of the package; the log-probabilities come from the benchmark."""
+    import_context_cite()
+    utils = importlib.import_module("context_cite.utils")
+    solver = importlib.import_module("context_cite.solver").LassoRegression()
+    masks = np.array([utils._create_mask(job["units"], 0.5, seed) for seed in range(job["passes"])])
+    logprob = np.minimum(value(masks), -1e-6)
+    odds = logprob - np.log(-np.expm1(logprob))  # what `aggregate_logit_probs` makes of the probability of an answer
+    return {"scores": solver.fit(masks, odds, job["tokens"])[0].tolist()}
 
 
 METHODS = {
@@ -206,6 +217,7 @@ METHODS = {
     "shapiq ProxySPEX": shapiq_proxyspex,
     "context-cite": context_cite,
     "context-cite sentences": context_cite_sentences,
+    "context-cite game": context_cite_game,
 }
 
 

@@ -421,3 +421,42 @@ def test_names_of_documents_are_escaped_and_valid(tmp_path: Path) -> None:
     records.write_text("[" * 100_000, encoding="utf-8")
     with pytest.raises(FileError, match="is not JSON"):
         load_documents([records])
+
+
+def test_noise_is_no_large_share_of_almost_nothing() -> None:
+    """A word that changes the answer by a tenth of a nat is all that the documents do, but of no importance."""
+
+    def logits(context: Ids) -> Floats:
+        table = np.zeros((len(context), len(WORDS)))
+        table[:, YES] = 9.0
+        table[:, NO] = 9.0 - 0.2 * (context == WORDS.index("red.")).any(1)
+        return table
+
+    whole = cite(ScriptedModel(WORDS, logits)).whole
+    assert 0 < whole.total < 0.2
+    assert not whole.from_documents
+    assert max(source.importance for source in whole.sentences) < 0.1
+    assert not any(source.marks for source in (*whole.sentences, *whole.documents))
+
+
+def test_a_paraphrase_that_carries_less_is_redundant_too() -> None:
+    """ "blue." makes up for "red." in part, and "green." hardly."""
+
+    def logits(context: Ids) -> Floats:
+        table = np.zeros((len(context), len(WORDS)))
+        table[:, NO] = 4.0
+        worth = [
+            (context == WORDS.index(word)).any(1) * nats
+            for word, nats in (("red.", 9), ("blue.", 1.7), ("green.", 0.5))
+        ]
+        table[:, YES] = np.max(worth, axis=0)
+        return table
+
+    found = cite(ScriptedModel(WORDS, logits))
+    red, blue = found.whole.source(0), found.whole.source(1)
+    assert red.effect is not None
+    assert blue.alone is not None
+    assert red.effect > 0.6 * found.whole.total
+    assert blue.alone < 0.4 * found.whole.total
+    assert set(cited(found)) == {"red.", "blue."}
+    assert [r.sentences for r in found.whole.redundancies] == [(0, 1)]

@@ -53,7 +53,7 @@ def test_weights_are_those_of_lime_for_text() -> None:
     x = np.column_stack([kept, np.ones(40)])
     penalty = np.diag([1.0] * 6 + [0.0])
     expected = np.linalg.solve((x.T * weights) @ x + penalty, (x.T * weights) @ values)[:6]
-    np.testing.assert_allclose(Lime()._coefficients(kept, values), expected, atol=1e-5)
+    np.testing.assert_allclose(Lime().coefficients(kept, values), expected, atol=1e-5)
 
 
 def test_the_ridge_is_exact_and_uses_no_random_numbers() -> None:

@@ -7,7 +7,8 @@ answer as a whole. The drop of a part is what it loses of its log-probability wh
 2. Each source is kept alone. This finds every source that is sufficient, also if others say the same, and the texts are
    short.
 3. Each source is removed alone. This finds every source that is needed, also if it needs others beside it.
-4. Sources that are sufficient but not needed are removed together: they are redundant if this costs much.
+4. Sources that carry much alone are removed together, and all but one of them: they are redundant if each of them makes
+   up for the others, and the others make up for it.
 5. The smallest context that keeps the answer: the most important units, without those that can go.
 
 The Shapley value of a unit is a weighted mean over all sets of other units. Steps 2 and 3 are the two sets with the
@@ -28,8 +29,8 @@ FROM_DOCUMENTS = 2.0  # nats that the documents must be worth, …
 FROM_DOCUMENTS_SHARE = 0.3  # … and their share of the log-probability without documents
 NEEDED = 0.25  # share of `total` that is lost without a needed source
 SUFFICIENT = 0.6  # share of `total` that a sufficient source gains alone
-REDUNDANT = 0.4  # … and each of several redundant ones
-LITTLE_LEFT = 0.6  # of the joint drop of redundant sources, that each of them may cost alone
+REDUNDANT = 0.33  # … and each of several redundant ones
+MADE_UP = 0.25  # of `total`, that a redundant source carries without the others, and the others without it
 PRUNED_SHARE, PRUNED_NATS = 0.1, 0.5  # of `total`, or nats: what a pruned context may lose
 PREFIXES = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 48)  # numbers of units that are tried as a context
 
@@ -65,7 +66,9 @@ class SourceSearch:
         self._measure(np.concatenate([every, alone]))
         ranked = np.argsort(-self._gains_alone(), kind="stable")
         self._measure([self.probes.set_of([i]) for i in ranked])
-        self._measure([self.probes.set_of(self._sufficient(t)) for t in self._targets if len(self._sufficient(t)) > 1])
+        groups = [units for t in self._targets if len(units := self._sufficient(t)) > 1]
+        self._measure([self.probes.set_of(units) for units in groups])
+        self._measure([self._others(units, i) for units in groups for i in units])
         worth = [units for units in self.documents if len(units) > 1]
         self._measure([self.probes.all_but(units, self.whole) for units in worth])
         self._measure([self.probes.set_of(units) for units in worth])
@@ -86,6 +89,13 @@ class SourceSearch:
         assert result is not None, "the first probe removes everything"
         return result
 
+    def _shared(self, target: int) -> float:
+        """What the shares of the sources refer to: `total`, or what makes a part come from the documents if it is more.
+
+        Without a lower limit, noise would be a large share of almost nothing.
+        """
+        return max(self.total(target).drop, FROM_DOCUMENTS)
+
     def _drop(self, removed: Mask, target: int) -> Measurement | None:
         """As `ProbeSet.result`, without results whose error is not known."""
         result = self.probes.result(removed, target)
@@ -95,17 +105,17 @@ class SourceSearch:
         """The largest share of its part that each unit carries alone, [units]."""
         gains = np.zeros(self.units)
         for t in self._targets:
-            total = max(self.total(t).drop, 1e-9)
+            worth = self._shared(t)
             results = [self._drop(self.probes.all_but([i], t), t) for i in range(self.units)]
-            shares = [0.0 if result is None else 1 - result.drop / total for result in results]
+            shares = [0.0 if result is None else (self.total(t).drop - result.drop) / worth for result in results]
             gains = np.maximum(gains, shares)
         return gains
 
     def _sufficient(self, target: int) -> list[int]:
         """Units that carry much of a part alone."""
-        total = self.total(target).drop
+        total, least = self.total(target).drop, REDUNDANT * self._shared(target)
         results = [self._drop(self.probes.all_but([i], target), target) for i in range(self.units)]
-        return [i for i, r in enumerate(results) if r is not None and total - r.drop >= REDUNDANT * max(total, 1e-9)]
+        return [i for i, r in enumerate(results) if r is not None and total - r.drop >= least]
 
     def is_from_documents(self, target: int, logprob: float) -> bool:
         """Whether the documents make a part clearly more likely."""
@@ -142,14 +152,19 @@ class SourceSearch:
         )
 
     def _redundancies(self, target: int) -> list[Redundancy]:
-        """Units that are sufficient each and not needed each, if the part loses much without all of them."""
+        """Units that carry much alone and make up for each other."""
         units, total = self._sufficient(target), self.total(target).drop
         joint = self._drop(self.probes.set_of(units), target) if len(units) > 1 else None
-        if joint is None or joint.drop < NEEDED * total:
+        if joint is None:
             return []
-        single = {i: self._drop(self.probes.set_of([i]), target) for i in units}
-        members = [i for i, drop in single.items() if drop is not None and drop.drop <= LITTLE_LEFT * joint.drop]
+        most = joint.drop - MADE_UP * total  # that may be lost without one of them, or without all but one
+        without = {i: (self.probes.set_of([i]), self._others(units, i)) for i in units}
+        drops = {i: [self._drop(row, target) for row in rows] for i, rows in without.items()}
+        members = [i for i in units if all(drop is None or drop.drop <= most for drop in drops[i])]
         return [Redundancy(tuple(members), joint.drop, joint.stderr)] if len(members) > 1 else []
+
+    def _others(self, units: Sequence[int], unit: int) -> Mask:
+        return self.probes.set_of([i for i in units if i != unit])
 
     def _source(self, index: int, units: Sequence[int], target: int, partners: set[int]) -> Source:
         total = self.total(target)
@@ -158,7 +173,7 @@ class SourceSearch:
         effect = None if without is None else without.drop
         gain = None if only is None else total.drop - only.drop
         gain_stderr = None if only is None else float(np.hypot(only.stderr, total.stderr))
-        worth = max(total.drop, 1e-9)
+        worth = self._shared(target)
         shares = [min(1.0, max(0.0, value / worth)) for value in (effect or 0.0, gain or 0.0)]
         marks: list[Mark] = []
         if partners:

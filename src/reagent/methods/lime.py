@@ -81,12 +81,15 @@ class Lime:
         for t in range(len(case.output)):
             before = int(np.searchsorted(free, len(case.input) + t))
             if before:
-                effects[:before, t] = self._coefficients(kept[:, :before], values[:, t])
+                effects[:before, t] = self.coefficients(kept[:, :before], values[:, t])
         rows = rows_per_target(case, free, effects)
         return make_attribution(case, self.scores, rows, None, self.samples, runner.done)
 
-    def _coefficients(self, kept: Mask, values: Floats) -> Floats:
-        """Coefficients of the linear model, computed through captum; `kept` is [samples, features]."""
+    def coefficients(self, kept: Mask, values: Floats) -> Floats:
+        """Coefficients of the linear model, computed through captum; `kept` is [samples, features].
+
+        The first sample is the whole text.
+        """
         import torch
         from captum.attr import LimeBase
         from captum.attr._core.lime import get_exp_kernel_similarity_function
