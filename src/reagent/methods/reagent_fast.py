@@ -411,7 +411,7 @@ class _Search:
             for wanted in self._find_groups(target, allowance):
                 allowance -= len(wanted) * self.probes.draws
                 yield wanted
-            if len(target.single) > FEW_UNITS:
+            if len(target.single) > FEW_UNITS and not self.probes.saturates:  # kept units alone say nothing
                 search = OrderSearch(
                     self.probes,
                     target.row,
