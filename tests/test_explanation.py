@@ -295,7 +295,7 @@ def test_negative_effects_and_equal_scores_do_not_change_the_ranking(why: Explan
 def test_impossible_values_are_refused(why: Explanation, wrong: dict[str, object], tmp_path: Path) -> None:
     path = tmp_path / "wrong.json"
     path.write_text(json.dumps(why.to_dict() | wrong))
-    with pytest.raises(FileError, match="not a complete explanation|is not a number of JSON") as caught:
+    with pytest.raises(FileError, match=r"not a complete explanation|is not a number of JSON") as caught:
         load(path)
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) < 300
