@@ -22,5 +22,5 @@ class Countries:  # a method has `attribute` instead of `propose`: see plugin/
 
 
 model = reagent.load_model("smollm2")
-why = reagent.explain(model, "She lives in Japan. The capital is", target=" Tokyo", replacer=Countries(), probes=32)
-print("most important:", *(token.token.text.strip() for token in why.top(2)))
+why = reagent.explain(model, "She lives in Japan. The capital is", target=" Tokyo", replacer=Countries(), probes=64)
+print("most important:", *(token.token.text.strip() for token in why.top(3)))

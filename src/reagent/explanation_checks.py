@@ -20,8 +20,6 @@ def check_places(why: Any) -> None:
         *((f"the level {level.unit!r}", level.units, why.prompt) for level in why.levels),
     ):
         _check_inside(f"the tokens of {name}", units, len(text))
-        if not all(unit.ids for unit in units):
-            raise FileError(f"not a complete explanation: every token of {name} needs at least one id")
         if any(second.start < first.start for first, second in pairwise(units)):
             raise FileError(f"not a complete explanation: the tokens of {name} are out of order")
     for name, parts, text in _other_places(why):

@@ -214,7 +214,7 @@ def test_the_cost_of_removals_is_estimated() -> None:
         ({"removal": []}, "no share or no removal"),
         ({"ratio": []}, "no share or no removal"),
         ({"ratio": [0.1, 0]}, "`ratio` of the evaluation must be between"),
-        ({"ratio": "much"}, "`ratio` of the evaluation must be between"),
+        ({"ratio": "much"}, "`ratio` of the evaluation must be a number"),
     ],
 )
 def test_bad_settings_are_refused(settings: dict[str, object], message: str) -> None:
