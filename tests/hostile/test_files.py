@@ -17,6 +17,7 @@ from hostile.mutations import assert_one_line
 from reagent import Explanation, serialization
 from reagent.errors import FileError, ReagentError
 from reagent.schemas import read_schema
+from views.samples import make
 
 FEW = settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
@@ -99,6 +100,14 @@ def test_loading_refuses_what_saving_refuses(path: tuple[Any, ...], value: Any, 
         data["input"][0]["start"] = data["input"][0]["end"]
     with pytest.raises(FileError, match=message):
         Explanation.from_dict(data)
+
+
+def test_an_answer_without_ids_is_shown() -> None:
+    """Results that are passed on without their texts have none."""
+    data = json.loads(make("It is in", " Japan").to_json())
+    data |= {name: [unit | {"ids": []} for unit in data[name]] for name in ("input", "output")}
+    assert len(data["output"]) == 1
+    assert "probability" in Explanation.from_dict(data).to_html()
 
 
 def test_nan_in_a_file_is_refused_where_it_is_read(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def describe_probability(explanation: Explanation, target: int) -> str:
 def _probability_of_answer(answer: Token) -> str:
     """The probability; of several tokens, whose product is always small, their geometric mean."""
     assert answer.logprob is not None
-    count = len(answer.ids)
+    count = max(1, len(answer.ids))  # a result without its texts has no ids
     return f"probability {percent(exp(min(0.0, answer.logprob / count)))}" + (" per token" if count > 1 else "")
 
 
