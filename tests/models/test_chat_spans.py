@@ -84,6 +84,34 @@ def test_a_message_that_begins_and_ends_with_tags() -> None:
     assert [part for _, part, _ in found] == ["Add.", "<think>\nwhy\n</think>\n\nI add.", response]
 
 
+@pytest.mark.parametrize(
+    ("condition", "content"),
+    [
+        ("m.content.startswith('You are')", "You are a pirate."),
+        ("not m.content.endswith('.')", "Hi."),
+        ("'/no_think' in m.content", "Be brief. /no_think"),
+    ],
+)
+def test_a_template_that_asks_how_a_message_begins_or_ends(condition: str, content: str) -> None:
+    write = "{{ m.role }}: {{ m.content.replace('/no_think', '').rstrip() }}"
+    template = f"You are{{% for m in messages %}}\n{write}{{% if {condition} %}}!{{% endif %}}{{% endfor %}}"
+    _, found = located(template, turns("Who?", "You", content))
+    assert [part.rstrip() for _, part, _ in found] == ["Who?", "You", content.removesuffix(" /no_think")]
+
+
+def test_arguments_that_a_template_leaves_out() -> None:
+    template = (
+        "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}("
+        "{% for k, v in c.function.arguments.items() %}{% if v %}{{ k }}={{ v }},{% endif %}{% endfor %}){% endfor %}\n"
+        "{% endfor %}"
+    )
+    for value in (False, None, "", 0):
+        call = {"function": {"name": "f", "arguments": {"p": "x", "v": value}}}
+        _, found = located(template, [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": [call]},
+                                      {"role": "tool", "content": "That is False, None, 0 or false."}])  # fmt: skip
+        assert [part for _, part, _ in found] == ["a", "f(p=x", "That is False, None, 0 or false."]
+
+
 def test_content_like_a_mark() -> None:
     content = "8190275364000000 8190275364 81902753640000018"
     _, found = located(templates.CHATML, turns(content, "819", "8"))
@@ -126,7 +154,7 @@ def test_a_call_that_is_not_json_ends_with_its_last_argument() -> None:
         ("a{{ messages[-1].content }}", [{"role": "system", "content": "a"}, *turns("b")], "leaves out or changes the"),
         ("a{{ messages[0].content * 2 }}", turns("a"), "writes the user message more than once"),
         ("a{{ messages[0].content | length }}{{ messages[0].content }}", turns("a"), "changes the text of the messa"),
-        ("a{{ messages[0].content[:1] }}", turns("ab"), "changes the text of the messages"),
+        ("a{{ messages[0].content[:1] }}", turns("ab"), "leaves out or changes the"),
     ],
 )
 def test_what_cannot_be_located_is_one_clear_line(template: str, messages: Any, complaint: str) -> None:
@@ -144,6 +172,7 @@ def test_what_cannot_be_located_is_one_clear_line(template: str, messages: Any, 
         ("Llama 3", "AI\n", False),
         ("upper case", "ai", False),
         ("DeepSeek-R1", "Zyxwv</think>a", False),
+        ("Qwen 3", "<think>\nhm\n</think>\n\nParis", True),
     ],
 )
 def test_a_target_is_compared_with_what_is_written_of_it(name: str, target: str, fits: bool) -> None:

@@ -5,7 +5,8 @@ else. If the marked text without its marks is the real text, the marks show wher
 content would find "a" or "You" in the template's own system prompt.
 
 Marks are inside the white space around a message, since many templates strip it. There are also marks at every tag
-inside a message, since some templates drop the part up to `</think>`.
+inside a message, since some templates drop the part up to `</think>`. A template may ask how a message begins or ends;
+then there are no marks at its edges.
 """
 
 import json
@@ -22,15 +23,16 @@ Owner = tuple[int, int | None]  # a message, and a call in it; None: its content
 
 _TAG = re.compile(r"(<[^<>\s]{1,40}>|\[/?[A-Z_]{1,20}\])")
 _LEADING = re.compile(rf"(?:{_TAG.pattern}\s*)+")
-_TRAILING = re.compile(rf"(?:\s*{_TAG.pattern})+$")
+_TRAILING = re.compile(rf"(?<!\s)(?:\s*+{_TAG.pattern})+$")  # linear in white space
 _FIRST_PREFIX = 8_190_275_364  # its first digit occurs once, so that a number before a mark cannot begin one
+_EDGES, _PARTS, _MIDDLE = "edges", "parts", "middle"  # where marks are: at the edges too, at tags inside, in the middle
 _DIGITS = 6  # of the number of a mark, after the prefix
 
 
 def locate_messages(render: Callable[[Chat], str], messages: Chat, text: str, name: str) -> list[Span]:
     """The span of each message in `text`, which `render` has made of them."""
-    for at_edges in (True, False):  # a template may ask whether a message begins or ends with a tag
-        marks = _Marks.avoiding(text + json.dumps(messages, ensure_ascii=False), at_edges)
+    for kind in (_EDGES, _PARTS, _MIDDLE):  # a template may ask how a message begins or ends
+        marks = _Marks.avoiding(text + json.dumps(messages, ensure_ascii=False), kind)
         try:
             marked = render([marks.mark_message(n, message) for n, message in enumerate(messages)])
         except InputError:
@@ -48,7 +50,7 @@ class _Marks:
     """Marks in a chat, and their places after it was rendered."""
 
     prefix: int
-    at_edges: bool  # marks at the edges of every message, or only at its parts between tags
+    kind: str  # where they are
     restored: list[str] = field(default_factory=list)  # what each mark stands for: nothing, or a number
     owners: list[Owner] = field(default_factory=list)
     places: dict[Owner, list[Span]] = field(default_factory=dict)  # in the text without marks
@@ -56,11 +58,11 @@ class _Marks:
     _leaf_of: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def avoiding(cls, text: str, at_edges: bool) -> "_Marks":
+    def avoiding(cls, text: str, kind: str) -> "_Marks":
         prefix = _FIRST_PREFIX
         while str(prefix) in text:
             prefix += 10  # changes a digit that is not the first
-        return cls(prefix, at_edges)
+        return cls(prefix, kind)
 
     def new(self, owner: Owner, restored: str = "", leaf: int | None = None) -> str:
         number = len(self.owners)
@@ -80,9 +82,13 @@ class _Marks:
         return marked
 
     def _mark_content(self, owner: Owner, content: str) -> str:
+        inside = content.strip()
+        if self.kind == _MIDDLE and len(inside) > 1:
+            middle = content.index(inside) + len(inside) // 2
+            return content[:middle] + self.new(owner) + content[middle:]
         parts = _TAG.split(content)  # every second one is a tag
         marked = "".join(part if i % 2 else self._around(owner, part) for i, part in enumerate(parts))
-        if len(parts) == 1 or not (self.at_edges or marked == content):
+        if len(parts) == 1 or not (self.kind != _PARTS or marked == content):
             return marked
         return self._around(owner, marked)
 
@@ -103,10 +109,10 @@ class _Marks:
             if isinstance(value, list | tuple):
                 return [mark(item) for item in value]
             leaf = next(counter)
+            if isinstance(value, bool | None) or (not value and self.kind != _EDGES):  # a template may leave them out
+                return value
             if isinstance(value, str):
                 return self.new(owner, leaf=leaf) + value + self.new(owner, leaf=leaf)
-            if isinstance(value, bool | None):
-                return value
             return int(self.new(owner, str(value), leaf))
 
         named = self.new(owner) + function["name"] + self.new(owner)
@@ -147,8 +153,12 @@ def _locate(marks: _Marks, number: int, message: Mapping[str, Any], text: str, n
                 f"the chat template of {name!r} writes the {message['role']} message more than once: "
                 "render the chat yourself and give it as a plain prompt"
             )
-        span = places[0][0], places[-1][1]
-        spans.append(span if marks.at_edges else _with_tags(span, message["content"], text))
+        span, content = (places[0][0], places[-1][1]), message["content"].strip()
+        if marks.kind == _MIDDLE and len(content) > 1:
+            spans.append(_grow(span[0], content, text))
+        else:  # tags at the edges may have been left without marks, or written anew by the template
+            complete = marks.kind == _EDGES and len(places) == expected
+            spans.append(span if complete else _with_tags(span, content, text))
     for i, call in enumerate(message.get("tool_calls", ())):
         call_span = _locate_call(marks, (number, i), text, call["function"])
         if call_span is None:
@@ -160,9 +170,19 @@ def _locate(marks: _Marks, number: int, message: Mapping[str, Any], text: str, n
     return min(start for start, _ in spans), max(end for _, end in spans)
 
 
+def _grow(place: int, content: str, text: str) -> Span:
+    """From the middle of the content as far as the text is the same."""
+    middle = start = end = len(content) // 2
+    while start and place + start - middle > 0 and content[start - 1] == text[place + start - middle - 1]:
+        start -= 1
+    while end < len(content) and content[end] == text[place + end - middle : place + end - middle + 1]:
+        end += 1
+    return place + start - middle, place + end - middle
+
+
 def _with_tags(span: Span, content: str, text: str) -> Span:
     """With the tags at the edges of the content, which were left without marks, if they are in the text."""
-    (start, end), content = span, content.strip()
+    start, end = span
     before, after = _LEADING.match(content), _TRAILING.search(content)
     if before is not None and text[:start].endswith(before.group()):
         start -= len(before.group())
@@ -177,18 +197,22 @@ def _locate_call(marks: _Marks, owner: Owner, text: str, function: Mapping[str, 
     if len(places) < 2:
         return None
     start, end = places[0][0], places[1][1]
-    brace = text.rfind("{", 0, start)
+    others = [place for other, found in marks.places.items() if other != owner for place in found]
+    first = max((stop for _, stop in others if stop <= start), default=0)  # the call is between what others own
+    last = min((begin for begin, _ in others if begin >= end), default=len(text))
+    brace = text.rfind("{", first, start)
     while brace >= 0:  # the innermost object around the name that has the arguments too
         found = _decode_object(text, brace)
         if found is not None and found[1] > end and function["arguments"] in (*found[0].values(), {}):
             return brace, found[1]
-        brace = text.rfind("{", 0, brace)
+        brace = text.rfind("{", first, brace)
     for leaf, value in enumerate(_leaves(function["arguments"])):
         known = marks.leaves.get((owner, leaf))
         if known is not None:
             end = max(end, known[-1][1])
-        elif value is None or isinstance(value, bool):  # cannot be marked: the next place with its text
-            ends = [at + len(form) for form in (str(value), json.dumps(value)) if (at := text.find(form, end)) >= 0]
+        elif not value or value is True:  # not marked: the next place with its text
+            forms = (str(value), json.dumps(value))
+            ends = [at + len(form) for form in forms if (at := text.find(form, end, last)) >= 0]
             end = min(ends, default=end)
         else:
             return None

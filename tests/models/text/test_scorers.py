@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import reagent
-from reagent.models.text.scorers import AnswerScorer, make_scorer
+from reagent.errors import InputError
+from reagent.models.text.scorers import AnswerScorer, PairScorer, find_label, make_scorer
 from reagent.models.text.similarity import chrf, token_f1
 from reagent.testing import ScriptedModel
 
@@ -125,3 +126,13 @@ def test_the_likelihood_under_a_proxy_needs_no_answers() -> None:
     assert why.effect_unit == "nats under the proxy"
     assert asked == ["c a b a b"]
     assert why[0].top(1)[0].effect == pytest.approx(5.0, abs=0.2)
+
+
+def test_a_label_may_end_with_a_sign() -> None:
+    assert find_label("I would use C++.", ["c++", "c#"]) == "c++"
+    assert find_label("abc++", ["c++"]) is None
+
+
+def test_a_function_that_gives_no_number_is_named() -> None:
+    with pytest.raises(InputError, match="must give numbers from 0 to 1, got None"):
+        PairScorer("mine", lambda answer, reference: None).check("a")  # type: ignore[arg-type,return-value]  # noqa: ARG005

@@ -74,9 +74,13 @@ class PairScorer:
         return np.array([self._value(answer, reference) for answer in answers])
 
     def _value(self, answer: str, reference: str) -> float:
-        value = float(self.compare(answer, reference))
+        given = self.compare(answer, reference)
+        try:
+            value = float(given)
+        except (TypeError, ValueError):
+            value = float("nan")
         if not 0 <= value <= 1:
-            raise InputError(f"the scorer {self.name!r} must give numbers from 0 to 1, got {value!r}")
+            raise InputError(f"the scorer {self.name!r} must give numbers from 0 to 1, got {given!r}")
         return value
 
 
@@ -98,7 +102,8 @@ def find_label(text: str, labels: Sequence[str]) -> str | None:
     if not labels:
         return next(iter(words(text)), None)
     plain = normalize(text)
-    found = [(match.start(), label) for label in labels if (match := re.search(rf"\b{re.escape(label)}\b", plain))]
+    places = ((re.search(rf"(?<!\w){re.escape(label)}(?!\w)", plain), label) for label in labels)
+    found = [(match.start(), label) for match, label in places if match]
     return min(found)[1] if found else None
 
 
