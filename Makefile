@@ -30,9 +30,8 @@ demo: $(BASE)  ## explain one answer of the embedded model, on the terminal and 
 	@$(BIN)/reagent explain --file examples/prompt.txt --max-new-tokens 1 --html demo.html
 	@echo 'wrote demo.html: open it in a browser'
 
-# Three processes on two cores: some tests wait for browsers, servers and other processes.
 test: $(STAMP)  ## run all tests
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 3 --dist loadgroup
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
 
 soak: $(STAMP)  ## attack files, service, servers and prompts (hours); SOAK="--minutes 30"; writes docs/hardening.md
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/hostile/soak.py --out docs/benchmarks/soak.json $(SOAK)

@@ -1,5 +1,9 @@
 """Tiny random GGUF files of every supported architecture, and llama.cpp as the second reader of the same file."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -364,16 +368,31 @@ def _llama_server(path: Path) -> Any:
     return xllamacpp.Server(params)
 
 
+# A process of its own, which ends at once: the end of a server that has just answered a request may wait forever.
+_TOKENIZE = """
+import json, os, sys
+from urllib.request import Request, urlopen
+import xllamacpp
+
+params = xllamacpp.CommonParams()
+params.model.path, text = sys.argv[1:]
+params.n_ctx, params.n_parallel, params.warmup, params.verbosity = int(os.environ["CONTEXT"]), 1, False, -1
+params.hostnames, params.port = ["127.0.0.1"], 0
+server = xllamacpp.Server(params)
+body = json.dumps({"content": text, "add_special": True}).encode()
+request = Request(server.listening_address + "/tokenize", body, {"Content-Type": "application/json"})
+with urlopen(request, timeout=60) as reply:
+    print(json.dumps(json.load(reply)["tokens"]), flush=True)
+os._exit(0)
+"""
+
+
 def llama_tokens(path: Path, text: str) -> list[str]:
     """The tokens that llama.cpp gives its model for a text."""
-    import json
-    from urllib.request import Request, urlopen
-
-    server = _llama_server(path)
-    body = json.dumps({"content": text, "add_special": True}).encode()
-    request = Request(f"{server.listening_address}/tokenize", body, {"Content-Type": "application/json"})
-    with urlopen(request, timeout=60) as reply:
-        return [TOKENS[i] for i in json.load(reply)["tokens"]]
+    command = [sys.executable, "-c", _TOKENIZE, str(path), text]
+    environment = {**os.environ, "CONTEXT": str(CONTEXT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    return [TOKENS[i] for i in json.loads(done.stdout.splitlines()[-1])]
 
 
 def llama_log_probabilities(path: Path, ids: Sequence[int]) -> Floats:
