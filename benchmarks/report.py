@@ -573,19 +573,6 @@ def facts(results: dict[str, Any]) -> str:
     return "\n".join([*lines, *_tables_of_kinds(results), *_failures(results), ""])
 
 
-def repeated_more(results: dict[str, Any]) -> str:
-    lines = [
-        "### Prompts that were not seen before",
-        "",
-        "Further prompts of the split `report`, all of which were scored for the first time with the released settings. Only",
-        "the fast preset was measured on them.",
-        "",
-        "    python benchmarks/repeated.py --split report --size 40 --skip 15 --methods 'reagent fast' --out repeated_more.jsonl \\",
-        "        > docs/benchmarks/repeated_more.json",
-    ]
-    return "\n".join([*lines, *_tables_of_kinds(results), *_failures(results), ""])
-
-
 def faithfulness(results: dict[str, Any]) -> str:
     methods = list(results["forward_passes"])
     rows = {
@@ -938,7 +925,6 @@ SECTIONS = {
     "completeness": completeness,
     "antecedents": antecedents,
     "repeated": repeated,
-    "repeated_more": repeated_more,
     "facts": facts,
     "faithfulness": faithfulness,
     "games": games,

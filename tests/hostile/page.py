@@ -79,7 +79,7 @@ def _kills(run: dict[str, Any]) -> str:
         lines.append(
             f"- `explain` of a prompt with {memory['tokens']:,} tokens ({memory['model']}, sentences, "
             f"{memory['probes']} probes) used at most\n  {memory['peak_megabytes']:,} MB; after loading the model "
-            f"the process had {memory['megabytes_after_loading']:,} MB."
+            f"the process had {memory['megabytes_after_loading']:,} MB. This was measured in a run of its own."
         )
     return "\n".join(lines) + "\n"
 
