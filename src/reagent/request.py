@@ -1,7 +1,7 @@
 """ExplainRequest: everything that is asked of `explain`, checked once before a model is loaded.
 
 The Python API, the command line, the web service and the benchmark each build one from their own inputs;
-`reagent.api.explain.run(model, request)` does the rest.
+`reagent.api.run.run(model, request)` does the rest.
 """
 
 import secrets

@@ -32,7 +32,7 @@ def explain(echo: bool, noise: float, **options: Any) -> tuple[Explanation, int]
 @KINDS
 def test_a_constant_server_costs_one_request_more(echo: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     why, requests = explain(echo, 0.0)
-    monkeypatch.setattr("reagent.api.explain.measure_noise", lambda *_: None)
+    monkeypatch.setattr("reagent.api.run.measure_noise", lambda *_: None)
     without, fewer = explain(echo, 0.0)
     assert requests == fewer + 1
     assert why.cost.requests == without.cost.requests + 1

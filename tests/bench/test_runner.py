@@ -8,7 +8,7 @@ import pytest
 
 import reagent
 from bench.small import METHODS, METRICS, PROMPTS, table, write_suite
-from reagent.api import explain
+from reagent.api.run import run as explain
 from reagent.bench import worker
 from reagent.bench.runner import RunProgress, RunSelection, missing_jobs, run
 from reagent.bench.store import Store
@@ -193,7 +193,7 @@ def test_points_of_a_curve_are_what_shorter_runs_give(
     (tmp_path / "prompts.jsonl").write_text('{"prompt": "A model reads what stands before", "target": " and"}\n')
     together, alone = tmp_path / "t.sqlite", tmp_path / "a.sqlite"
     calls = []
-    monkeypatch.setattr(worker, "run", lambda *given: calls.append(given) or explain.run(*given))
+    monkeypatch.setattr(worker, "run", lambda *given: calls.append(given) or explain(*given))
     run(suite, together)
     assert len(calls) == 1  # the longest run contains the others
     for entry in suite.methods:

@@ -1,6 +1,8 @@
 """The verbs of the package, one file each; `reagent.explain` and its siblings are defined here.
 
 explain.py    explain a prompt, or a list of prompts
+run.py        answer a checked request with an Explanation
+cost.py       count what that costs
 cite.py       find the sources of an answer about documents
 check_traced.py  check a trace by new reasoning from a changed prompt
 compare.py    explain a prompt by several methods

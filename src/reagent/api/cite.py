@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from reagent.api.explain import CostMeter
+from reagent.api.cost import CostMeter
 from reagent.api.noise import Noise, measure_noise
 from reagent.api.prepare import note_control_tokens, read_control_tokens, stream_to
 from reagent.case import Case, Floats

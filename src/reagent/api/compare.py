@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from reagent.api.explain import run
+from reagent.api.run import run
 from reagent.comparison import Comparison
 from reagent.errors import InputError
 from reagent.methods import Method, Progress

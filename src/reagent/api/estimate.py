@@ -2,8 +2,9 @@
 
 from typing import NamedTuple
 
-from reagent.api import cite, explain
+from reagent.api import cite
 from reagent.api.cite import CiteRequest
+from reagent.api.run import run
 from reagent.models.base import Model
 from reagent.models.dry_run import DryRunModel, RequestEstimate
 from reagent.models.text import TextModel
@@ -23,7 +24,7 @@ def run_dry(model: Model, request: ExplainRequest | CiteRequest) -> DryRunModel:
     if isinstance(request, CiteRequest):
         cite.run(stand_in, request)
     else:
-        explain.run(stand_in, request)
+        run(stand_in, request)
     return stand_in
 
 

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from reagent.api.explain import run
 from reagent.api.prepare import group_tokens, read_case, stream_to
+from reagent.api.run import run
 from reagent.case import Case, Floats, Mask
 from reagent.errors import InputError, ProxyError
 from reagent.explanation import Explanation

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reagent.api.evaluate import evaluate_together
-from reagent.api.explain import run
+from reagent.api.run import run
 from reagent.bench import codec
 from reagent.bench.plan import Job, PlannedCell, Source
 from reagent.bench.records import Cell, ModelRecord

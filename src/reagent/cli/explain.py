@@ -81,8 +81,8 @@ def explain(
     Example: reagent explain "My aunt moved to Japan. She rents a flat in the capital," --max-new-tokens 1
     """
     from reagent.api.check_traced import check_traced as check
-    from reagent.api.explain import run
     from reagent.api.proxy import explain_by_proxy
+    from reagent.api.run import run
     from reagent.cli.dry_run import announce, count_requests, estimate, estimate_checks
     from reagent.cli.notes import note_cache, note_contrast
     from reagent.cli.outputs import write_outputs

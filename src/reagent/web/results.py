@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any, Literal
 
-from reagent.api import cite, explain
+from reagent.api import cite
 from reagent.api.cite import CiteRequest
+from reagent.api.run import run
 from reagent.citations import Citations
 from reagent.explanation import Explanation
 from reagent.methods import ProgressCallback
@@ -29,7 +30,7 @@ def compute(
     """Answer a checked request."""
     if isinstance(request, CiteRequest):
         return cite.run(model, request, on_progress, on_answer)
-    return explain.run(model, request, on_progress, on_answer)
+    return run(model, request, on_progress, on_answer)
 
 
 def summarize_request(request: JobRequest) -> dict[str, str]:
