@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from reagent.methods.exact import all_subsets, shapley_values
-from reagent.methods.few_units import FEW_UNITS, draw_subsets, edges, estimate_shapley_values
+from reagent.methods.few_units import FEW_UNITS, edges, estimate_shapley_values, spread_subsets
 from reagent.methods.surrogate import DENSE, Surrogate
 
 
@@ -41,20 +41,36 @@ def test_edges_are_the_subsets_of_one_unit() -> None:
     assert edges(3).sum(1).tolist() == [1, 1, 1, 2, 2, 2]
 
 
+def nothing(units: int) -> np.ndarray:
+    return np.empty((0, units), dtype=np.bool_)
+
+
 @pytest.mark.parametrize(("units", "count"), [(1, 5), (2, 7), (8, 21), (FEW_UNITS, 40)])
-@pytest.mark.parametrize("probes", [4, 400])
-def test_subsets_are_drawn_with_their_complements(units: int, count: int, probes: int) -> None:
-    drawn = draw_subsets(count, units, probes, np.random.default_rng(0))
+def test_subsets_are_drawn_with_their_complements(units: int, count: int) -> None:
+    drawn = spread_subsets(count, nothing(units), np.random.default_rng(0))
     assert drawn.shape == (count, units)
     pairs = drawn[: count // 2 * 2].reshape(-1, 2, units)
     assert (pairs[:, 0] == ~pairs[:, 1]).all()
 
 
-def test_sizes_follow_the_weights_of_shapley_values() -> None:
-    sizes = draw_subsets(20_000, 10, 400, np.random.default_rng(0)).sum(1)
-    shares = np.bincount(sizes, minlength=11) / len(sizes)
-    expected = np.array([0, *(1 / (k * (10 - k)) for k in range(1, 10)), 0])
-    assert shares == pytest.approx(expected / expected.sum(), abs=0.01)
+def test_subsets_are_spread() -> None:
+    """Units are removed independently of each other, more nearly than in independent draws, and none comes twice."""
+    rng = np.random.default_rng(0)
+    drawn = spread_subsets(64, nothing(10), rng)
+    assert len(np.unique(drawn, axis=0)) == 64
+
+    def dependence(removed: np.ndarray) -> float:
+        correlations = np.corrcoef(removed.T) - np.eye(10)
+        return float(np.abs(correlations).mean())
+
+    independent = np.mean([dependence(rng.random((64, 10)) < 0.5) for _ in range(20)])
+    assert dependence(drawn) < 0.6 * independent
+
+
+def test_subsets_keep_away_from_what_is_measured() -> None:
+    measured = spread_subsets(32, nothing(6), np.random.default_rng(0))
+    drawn = spread_subsets(20, measured, np.random.default_rng(1))
+    assert len(np.unique(np.concatenate([measured, drawn]), axis=0)) == 52
 
 
 def test_all_subsets_give_exact_values_without_error() -> None:
@@ -70,7 +86,7 @@ def test_measured_subsets_count_as_measured() -> None:
     truth, gains = shapley_values(game), []
     for seed in range(5):
         rng = np.random.default_rng(seed)
-        removed = np.unique(np.concatenate([edges(units), draw_subsets(140, units, 140, rng)]), axis=0)
+        removed = np.unique(np.concatenate([edges(units), spread_subsets(140, edges(units), rng)]), axis=0)
         measured = Measured(game, removed)
         surrogate = Surrogate.fit(measured.removed, measured.drops, DENSE)
         filled, errors = estimate_shapley_values(measured, 0, surrogate)  # type: ignore[arg-type]
@@ -82,7 +98,7 @@ def test_measured_subsets_count_as_measured() -> None:
 
 @pytest.mark.parametrize("options", [{"is_random": True}, {"budget": 20}])
 def test_random_replacements_and_few_probes_leave_it_to_the_surrogate(options: dict[str, int]) -> None:
-    removed = draw_subsets(60, 8, 60, np.random.default_rng(0))
+    removed = spread_subsets(60, nothing(8), np.random.default_rng(0))
     measured = Measured(game_of(8), removed, **options)  # type: ignore[arg-type]
     surrogate = Surrogate.fit(measured.removed, measured.drops, DENSE)
     assert estimate(measured)[0] == pytest.approx(surrogate.shapley_values()[0])

@@ -31,7 +31,7 @@ from reagent.errors import InputError
 from reagent.explanation import Group, Sufficiency
 from reagent.methods.base import Attribution, Progress, ProgressCallback, no_progress
 from reagent.methods.exact import all_subsets
-from reagent.methods.few_units import FEW_UNITS, PROBES_FOR_EDGES, draw_subsets, edges, estimate_shapley_values
+from reagent.methods.few_units import FEW_UNITS, PROBES_FOR_EDGES, edges, estimate_shapley_values, spread_subsets
 from reagent.methods.importance_order import ImportanceOrder, OrderSearch
 from reagent.methods.normalization import normalize
 from reagent.methods.probe_set import ProbeSet
@@ -254,7 +254,7 @@ class _Search:
     # --- probes ---
 
     def _remove_of_few(self, count: int) -> None:
-        """Probes of a few units: all subsets, or the most telling ones and random others (few_units.py)."""
+        """Probes of a few units: all subsets, or the most telling ones and others far from them (few_units.py)."""
         if not self.probes.remover.is_random and 2**self.units <= count + 1:
             self.probes.measure(all_subsets(self.units))
             self.complete = True
@@ -290,7 +290,7 @@ class _Search:
             if missing <= 0:
                 return
             if self.units <= FEW_UNITS and not self.probes.saturates:
-                removed = draw_subsets(missing, self.units, self.probes.budget, self.rng)
+                removed = spread_subsets(missing, self.probes.removed, self.rng)
             else:
                 removed = self.rng.random((len(kept), self.units))[:missing] >= kept[:missing]
             self.probes.measure(removed)
