@@ -6,7 +6,7 @@ STAMP := .venv/.installed
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test soak sweep check benchmark study clean
+.PHONY: help install demo test soak sweep check benchmark study dist clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -80,6 +80,13 @@ study: $(STAMP)  ## reports of the study from its records, into docs/study/NAME;
 	@for file in docs/study/figures/*.png; do \
 		name=$${file##*/}; cp docs/study/$${name%%-*}/figures/$${name#*-} $$file || exit 1; \
 	done
+
+dist: $(STAMP)  ## build the source archive, and from it the wheel, into dist
+	rm -rf dist
+	$(BIN)/python -m hatchling build --target sdist
+	mkdir dist/source && tar -xf dist/*.tar.gz -C dist/source --strip-components 1
+	cd dist/source && $(CURDIR)/$(BIN)/python -m hatchling build --target wheel --directory $(CURDIR)/dist
+	rm -rf dist/source
 
 clean:  ## remove what the other targets made, but not the model cache
 	rm -rf .venv build dist demo.html .pytest_cache .mypy_cache .ruff_cache

@@ -1,14 +1,13 @@
 """The example plugin, installed into an environment of its own: command line, Python, benchmark and web page."""
 
 import json
-import os
-import site
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from environments import clean_variables, create_environment
 
 ROOT = Path(__file__).parents[1]
 PLUGIN = ROOT / "examples" / "plugin"
@@ -18,17 +17,7 @@ Run = Callable[..., str]
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bin folder of a new environment with the plugin; everything else comes from the environment of the tests."""
-    folder = tmp_path_factory.mktemp("plugin")
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
-    python = folder / "bin" / "python"
-    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    packages = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
-    parents = [*site.getsitepackages(), str(ROOT / "src")]
-    lines = [f"import site; site.addsitedir({path!r})" for path in parents]
-    Path(packages, "parents.pth").write_text("\n".join(lines) + "\n")
-    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-index", "--no-deps"]
-    subprocess.run([*pip, "--no-build-isolation", str(PLUGIN)], check=True, cwd=folder)
-    return folder / "bin"
+    return create_environment(tmp_path_factory.mktemp("plugin"), [PLUGIN], [ROOT / "src"])
 
 
 @pytest.fixture
@@ -37,8 +26,7 @@ def run(environment: Path, tmp_path: Path) -> Run:
 
     def run(*arguments: str) -> str:
         words = [str(environment / "python"), *arguments]
-        clean = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        answer = subprocess.run(words, cwd=tmp_path, env=clean, capture_output=True, text=True)
+        answer = subprocess.run(words, cwd=tmp_path, env=clean_variables(), capture_output=True, text=True)
         assert answer.returncode == 0, answer.stderr
         return answer.stdout
 
