@@ -3,10 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 BASE := .venv/.base
 STAMP := .venv/.installed
+SITE := .venv/.docs
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test soak sweep check benchmark study dist clean
+.PHONY: help install demo test docs soak sweep check benchmark study dist clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -32,6 +33,15 @@ demo: $(BASE)  ## explain one answer of the embedded model, on the terminal and 
 
 test: $(STAMP)  ## run all tests
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadgroup
+
+$(SITE): $(BASE)
+	@echo 'installing the tools of the site into .venv'
+	$(PIP) --editable '.[docs]'
+	@touch $@
+
+docs: $(SITE)  ## build the site into site/ (a broken link is an error), and open every page in Chromium
+	NO_COLOR=1 PYTHONPATH=tools $(BIN)/python -m zensical build --strict --clean
+	$(BIN)/python tools/check_site.py
 
 soak: $(STAMP)  ## attack files, service, servers and prompts (hours); SOAK="--minutes 30"; writes docs/hardening.md
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/hostile/soak.py --out docs/benchmarks/soak.json $(SOAK)
@@ -89,5 +99,5 @@ dist: $(STAMP)  ## build the source archive, and from it the wheel, into dist
 	rm -rf dist/source
 
 clean:  ## remove what the other targets made, but not the model cache
-	rm -rf .venv build dist demo.html .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build dist site .cache demo.html .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
