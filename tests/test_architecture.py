@@ -15,7 +15,8 @@ SOURCE = Path(reagent.__file__).parent
 ROWS = [
     {"_version", "errors"},
     {"field_types"},
-    {"atomic_io", "validation", "plugins"},
+    {"atomic_io", "validation", "plugins", "notebook"},
+    {"progress_bars"},
     {"segmentation"},
     {"serialization"},
     {"explanation_parts", "explanation_checks"},
@@ -30,6 +31,7 @@ ROWS = [
     {"case"},
     {"sampling"},
     {"models"},
+    {"diagnosis"},
     {"replacers"},
     {"removal"},
     {"methods"},

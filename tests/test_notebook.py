@@ -8,7 +8,7 @@ import pytest
 from nbclient import NotebookClient
 from nbformat.v4 import new_code_cell, new_notebook
 
-from reagent.views.notebook import in_notebook, notebook_bar
+from reagent.notebook import in_notebook, notebook_bar
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "notebook.ipynb"
 

@@ -16,7 +16,10 @@ citations.py     where each sentence of an answer about documents comes from
 schemas/         the JSON schemas of the results
 segmentation.py  words, sentences, paragraphs
 sampling.py      balanced random designs
+notebook.py      a progress bar in a notebook
+progress_bars.py  progress in a terminal or a log
 models/          how likely is this token?
+diagnosis.py     versions, devices, cache, models and extras
 replacers/       what may replace it?
 removal.py       units deleted, masked or replaced
 methods/         ReAGent and the methods that it is compared with

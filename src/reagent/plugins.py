@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from reagent.errors import InputError
 
 logger = logging.getLogger(__name__)
+GROUPS = ("methods", "replacers", "metrics", "models", "datasets")
 T = TypeVar("T")
 
 

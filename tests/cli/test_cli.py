@@ -61,6 +61,20 @@ def test_quiet_is_silent(explain, tmp_path: Path) -> None:
     assert (tmp_path / "a.json").exists()
 
 
+def test_a_first_conversion_is_one_plain_line_and_none_if_quiet(run, tmp_path: Path, monkeypatch) -> None:
+    from models.test_gguf import write_gguf
+
+    path = write_gguf(tmp_path / "tiny.gguf")
+    for words, expected in (
+        ([], r"reagent: converting tiny\.gguf to \d+ kB, once; this can take a minute\n"),
+        (["--quiet"], ""),
+    ):
+        monkeypatch.setenv("REAGENT_CACHE", str(tmp_path / f"cache{len(words)}"))
+        answer = run("explain", "abc", "--model", path, "--max-new-tokens", 1, "--probes", 8, *words)
+        assert answer.code == 0
+        assert re.fullmatch(expected, answer.err), answer.err
+
+
 def test_prompts_from_a_file_and_from_standard_input(explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import io
 

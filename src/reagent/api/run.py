@@ -28,12 +28,12 @@ from reagent.methods.counterfactual import find_counterfactuals
 from reagent.methods.hierarchical import Groups, LevelResult, SupportsHierarchy, attribute_hierarchically
 from reagent.methods.shortening import Shortener
 from reagent.models.base import Model, response_of
+from reagent.notebook import notebook_bar
 from reagent.replacers import Replacer
 from reagent.replacers.base import no_proposals
 from reagent.request import ExplainRequest
 from reagent.segmentation import Span
 from reagent.tracing import find_answer_span, trace_answer
-from reagent.views.notebook import notebook_bar
 
 logger = logging.getLogger(__name__)
 

@@ -8,6 +8,7 @@ evaluate.py   reagent evaluate
 bench.py      reagent bench
 serve.py      reagent serve
 catalog.py    reagent methods, replacers, datasets, models
+doctor.py     reagent doctor
 arguments.py  options of the commands that explain
 parsing.py    from options to the arguments of a request
 dry_run.py    the cost of an explanation before it runs
@@ -43,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     end = words.index("--") if "--" in words else len(words)
     debug = "--debug" in words[:end]
     words = [word for i, word in enumerate(words) if i >= end or word != "--debug"]
-    with _logging_to_stderr(logging.DEBUG if debug else logging.INFO):
+    quiet = "--quiet" in words[:end]
+    with _logging_to_stderr(logging.DEBUG if debug else logging.WARNING if quiet else logging.INFO):
         sys.exit(_run(words) if debug else _run_safely(words))
 
 

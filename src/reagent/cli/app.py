@@ -9,6 +9,7 @@ from reagent.cli.bench import bench_app
 from reagent.cli.catalog import datasets, methods, metrics, models_app, replacers
 from reagent.cli.cite import cite
 from reagent.cli.compare import compare
+from reagent.cli.doctor import doctor
 from reagent.cli.evaluate import evaluate
 from reagent.cli.explain import explain, show
 from reagent.cli.serve import serve
@@ -48,5 +49,6 @@ app.command()(methods)
 app.command()(replacers)
 app.command()(metrics)
 app.command()(datasets)
+app.command()(doctor)
 app.add_typer(models_app, name="models")
 app.add_typer(bench_app, name="bench")

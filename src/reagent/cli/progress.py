@@ -1,45 +1,27 @@
-"""Progress on standard error: a bar in a terminal; elsewhere, for long runs, a line every minute."""
+"""Progress of a method or a benchmark on standard error: a bar in a terminal; elsewhere, for benchmarks, lines."""
 
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
-from rich.text import Text
-
 from reagent.methods.base import Progress, ProgressCallback, no_progress
+from reagent.progress_bars import bar, format_time
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from rich.progress import Task
+
     from reagent.bench.runner import RunProgress
 
 LINE_INTERVAL = 60.0  # seconds
 
 
-class _TimeLeft(ProgressColumn):
-    """Speed and an upper bound of the time left, since a search may stop early."""
-
-    def render(self, task: Task) -> Text:
-        if not task.completed or not task.elapsed or task.total is None:
-            return Text("…")
-        speed = task.completed / task.elapsed
-        seconds = round((task.total - task.completed) / speed)
-        left = _clock(seconds)
-        return Text(f"{speed:.1f} {task.fields['unit']}/s, at most {left} left")
-
-
-@contextmanager
-def spinner(what: str, quiet: bool = False) -> Iterator[None]:
+def spinner(what: str, quiet: bool = False) -> "AbstractContextManager[object]":
     """A spinner for work of unknown length."""
-    console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield
-        return
-    with console.status(what):
-        yield
+    return nullcontext() if quiet or not sys.stderr.isatty() else bar(what)
 
 
 @contextmanager
@@ -48,15 +30,25 @@ def progress_bar(what: str, quiet: bool = False, note: Callable[[], str] | None 
     if quiet or not sys.stderr.isatty():
         yield no_progress
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), _TimeLeft())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None, unit="steps")
+    unit = "steps"
 
-        def update(progress: Progress) -> None:
+    def time_left(task: "Task") -> str:
+        """Speed and an upper bound of the time left, since a search may stop early."""
+        if not task.completed or not task.elapsed or task.total is None:
+            return "…"
+        speed = task.completed / task.elapsed
+        left = format_time(round((task.total - task.completed) / speed))
+        return f"{speed:.1f} {unit}/s, at most {left} left"
+
+    with bar(what, detail=time_left) as update:
+
+        def show(progress: Progress) -> None:
+            nonlocal unit
+            unit = progress.unit
             text = f"{what}{note()}" if note is not None else what
-            bar.update(task, description=text, completed=progress.done, total=progress.total, unit=progress.unit)
+            update(description=text, completed=progress.done, total=progress.total)
 
-        yield update
+        yield show
 
 
 @contextmanager
@@ -76,29 +68,16 @@ def run_progress_bar(what: str, quiet: bool = False) -> Iterator[Callable[["RunP
 
         yield print_line
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
+    with bar(what) as update:
 
-        def update(progress: "RunProgress") -> None:
-            bar.update(
-                task, description=f"{what}: {_describe(progress)}", completed=progress.worked, total=progress.work
-            )
+        def show(progress: "RunProgress") -> None:
+            update(description=f"{what}: {_describe(progress)}", completed=progress.worked, total=progress.work)
 
-        yield update
+        yield show
 
 
 def _describe(progress: "RunProgress") -> str:
     failed = f", {progress.failed} failed" if progress.failed else ""
-    left = "" if progress.seconds_left is None else f", about {_clock(round(progress.seconds_left))} left"
+    left = "" if progress.seconds_left is None else f", about {format_time(round(progress.seconds_left))} left"
     stored = f", {progress.stored} more from the cache" if progress.stored else ""
     return f"{progress.done} of {progress.total} cells{failed}{stored}{left}"
-
-
-def _clock(seconds: int) -> str:
-    """
-    >>> _clock(65), _clock(3665)
-    ('1:05', '1:01:05')
-    """
-    minutes, rest = divmod(seconds, 60)
-    return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

@@ -3,14 +3,16 @@
 Weights are safetensors, or a pickle that torch reads with `weights_only`. Code from the hub is never run.
 """
 
+import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, suppress
+from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from reagent.errors import FileError, InputError
+from reagent.progress_bars import step
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 _TOKENIZERS = (
@@ -100,24 +102,50 @@ def shorten_message(error: Exception, limit: int = 200) -> str:
     return reason if len(reason) <= limit else reason[: limit - 1] + "…"
 
 
+class PercentReader(StringIO):
+    """A stream for the progress bars of other libraries, which remembers the last percentage and shows nothing.
+
+    >>> output = PercentReader()
+    >>> print("Loading weights:  45%|████▌     | 123/272", file=output)
+    >>> output.percent
+    45
+    """
+
+    percent = 0
+
+    def write(self, text: str) -> int:
+        if found := re.search(r"(\d+)%\|", text):
+            self.percent = int(found[1])
+        return len(text)
+
+
 @contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Hide the progress bars and warnings of `transformers`; its settings are restored afterwards."""
+def quiet_transformers(output: PercentReader | None = None) -> Iterator[None]:
+    """Hide the progress bars and warnings of `transformers`; its settings are restored afterwards.
+
+    With `output`, the bars are drawn into it.
+    """
     import transformers
 
     logging: Any = transformers.utils.logging
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
     try:
         # The progress bar of the GGUF reader cannot be switched off, so standard error is discarded meanwhile.
-        with redirect_stderr(StringIO()), warnings.catch_warnings():
+        with redirect_stderr(output or PercentReader()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            logging.set_verbosity_error()
+            _show_bars(logging, output is not None)
             yield
     finally:
         logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
+        _show_bars(logging, bars)
+
+
+def _show_bars(logging: Any, shown: bool) -> None:
+    if shown:
+        logging.enable_progress_bar()
+    else:
+        logging.disable_progress_bar()
 
 
 def _load(
@@ -132,7 +160,11 @@ def _load(
             "local_files_only": local,
             "revision": revision or "main",
         }
-        with quiet_transformers():
+        output = PercentReader()
+        size = _weight_bytes(name, folder, revision) if local else 0
+        what = f"reading the weights of {folder.name if folder.is_dir() else name}"
+        shown = step(what, size or None, lambda: size * output.percent // 100) if local else nullcontext()
+        with shown, quiet_transformers(output if local else None):
             tokenizer = transformers.AutoTokenizer.from_pretrained(where, **options)
             config = transformers.AutoConfig.from_pretrained(where, **options)
             automatic = getattr(transformers, _auto_class(kind, config))
@@ -145,8 +177,41 @@ def _load(
     if is_available_offline(name, revision):
         with suppress(OSError):  # an interrupted download is resumed below
             return load_from(name, True)
-    model_info(name, revision=revision, timeout=10)  # fails fast without a network or without such a model
-    return load_from(name, False)
+    # Fails fast without a network or without such a model.
+    info = model_info(name, revision=revision, timeout=10, files_metadata=True)
+    before = _downloaded_bytes(name)
+    with step(f"fetching {name}", _download_bytes(info), lambda: _downloaded_bytes(name) - before):
+        return load_from(name, False)
+
+
+def _weight_bytes(name: str, folder: Path, revision: str | None) -> int:
+    """The size of the weights on this machine: safetensors if there are any, which transformers prefers."""
+    config = None if folder.is_dir() else _in_hub_cache(name, "config.json", revision)
+    where = folder if config is None else Path(config).parent
+    for ending in (".safetensors", ".bin"):
+        if sizes := [file.stat().st_size for file in where.glob(f"*{ending}")]:
+            return sum(sizes)
+    return 0
+
+
+def _download_bytes(info: Any) -> int | None:
+    """The size of the files of a model on the hub that transformers needs."""
+    files = {file.rfilename: file.size or 0 for file in info.siblings or ()}
+    weights = ".safetensors" if any(name.endswith(".safetensors") for name in files) else ".bin"
+    wanted = (weights, ".json", ".txt", ".model", ".spm")
+    return sum(size for name, size in files.items() if "/" not in name and name.endswith(wanted)) or None
+
+
+def _downloaded_bytes(name: str) -> int:
+    """The size of the files of a model in the local cache of the hub, also of incomplete ones."""
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    blobs = Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=name, repo_type="model"), "blobs")
+    total = 0
+    with suppress(OSError):  # files are renamed meanwhile
+        total = sum(file.stat().st_size for file in blobs.iterdir())
+    return total
 
 
 def _auto_class(kind: str, config: Any) -> str:

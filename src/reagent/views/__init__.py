@@ -17,6 +17,5 @@ comparison.py  several explanations side by side: terminal, HTML, LaTeX
 evaluation.py  an evaluation in the terminal
 citations.py   citations in the terminal and as Markdown
 citations_page.py  citations as an HTML page or a notebook fragment
-notebook.py    a progress bar in a notebook
 assets/        the HTML templates, the styles and the scripts of the HTML views
 """

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from reagent.errors import FetchError, InputError
 from reagent.models import cache
-from reagent.models._transformers import quiet_transformers, shorten_message
+from reagent.models._transformers import PercentReader, quiet_transformers, shorten_message
 from reagent.models.cache import CacheEntry
 from reagent.models.gguf.config import build_config
 from reagent.models.gguf.header import Header, damage_error, file_status, read_header
 from reagent.models.gguf.keys import ALTERNATIVE
+from reagent.progress_bars import format_bytes, step
 
 if TYPE_CHECKING:
     import torch
@@ -50,16 +51,16 @@ def convert_cached(path: Path) -> Path:
 
 def convert(path: Path, into: Path) -> None:
     """Write the model (float32) and the tokenizer of a GGUF file into a folder."""
-    weights = read_header(path).weights
-    cache.check_space(into, 4 * weights)
-    logger.info("converting %s (%s million weights), once; this can take a minute", path.name, f"{weights / 1e6:,.0f}")
+    size = 4 * read_header(path).weights
+    cache.check_space(into, size)
+    logger.info("converting %s to %s, once; this can take a minute", path.name, format_bytes(size))
     model, tokenizer = load_gguf(path)
     # The weights are plain floats now. With the old config they would be unpacked again.
     model.hf_quantizer = None
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
     try:
-        with quiet_transformers():
+        with step(f"writing {path.name}", size, lambda: _size(into)), quiet_transformers():
             model.save_pretrained(into)
             tokenizer.save_pretrained(into)
     except Exception as error:  # safetensors has its own error for a disk that is full
@@ -73,7 +74,9 @@ def load_gguf(path: Path, dtype: "torch.dtype | None" = None) -> tuple[Any, Any]
     header = read_header(path)
     _check_types(header)
     model_type, options = build_config(header)
-    with quiet_transformers(), _isolated_folder(path) as folder:
+    size, output = 4 * header.weights, PercentReader()
+    reading = step(f"converting {path.name}", size, lambda: size * output.percent // 100)
+    with reading, quiet_transformers(output), _isolated_folder(path) as folder:
         import torch
         from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
@@ -94,6 +97,10 @@ def load_gguf(path: Path, dtype: "torch.dtype | None" = None) -> tuple[Any, Any]
     _flatten_shared_gates(model)
     _check_weights(header, model, info)
     return model, tokenizer
+
+
+def _size(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.iterdir())
 
 
 def _check_types(header: Header) -> None:

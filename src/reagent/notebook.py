@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from html import escape
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 UPDATE_INTERVAL = 0.1  # the minimum number of seconds between two updates
 
@@ -19,6 +19,14 @@ class ProgressState(Protocol):
     def total(self) -> int: ...
     @property
     def unit(self) -> str: ...
+
+
+class NotebookProgress(NamedTuple):
+    """The state of a step."""
+
+    done: int
+    total: int
+    unit: str
 
 
 @contextmanager
