@@ -37,6 +37,7 @@ ROWS = [
     {"methods"},
     {"metrics"},
     {"views"},
+    {"exchange"},
     {"request"},
     {"api"},
     {"testing"},
@@ -51,7 +52,7 @@ ROWS = [
 RESULTS = {"explanation", "evaluation", "comparison", "citations"}
 VIEWS_MAY_IMPORT = {"errors", "atomic_io", "segmentation", "views", "_version"} | RESULTS
 # The methods of a result import these modules lazily. No other import may go down.
-LAZY_IMPORTS = {"explanation": {"views", "aggregation", "tracing"}} | {
+LAZY_IMPORTS = {"explanation": {"views", "aggregation", "tracing", "exchange"}} | {
     name: {"views"} for name in RESULTS - {"explanation"}
 }
 
@@ -111,6 +112,7 @@ def test_the_public_names_are_exactly_these() -> None:
         "compare",
         "evaluate",
         "explain",
+        "from_shap",
         "load",
         "load_model",
     }

@@ -28,6 +28,7 @@ data/            the tasks of the paper, and files of prompts
 bench/           whole studies, resumable
 report/          tables and figures of a study
 views/           terminal, HTML, notebook, plots, LaTeX, data frames
+exchange/        explanations for other tools, and from them
 web/             the local web page
 cli/             the command line
 testing/         models with a known truth, and conformance suites
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from reagent.comparison import Comparison
     from reagent.errors import InputError, ReagentError
     from reagent.evaluation import Evaluation
+    from reagent.exchange.shap import from_shap
     from reagent.explanation import Explanation, Token, load
     from reagent.models import load_model
 
@@ -71,6 +73,7 @@ _MODULES = {
     "compare": "reagent.api.compare",
     "cite": "reagent.api.cite",
     "check_traced": "reagent.api.check_traced",
+    "from_shap": "reagent.exchange.shap",
     "load_model": "reagent.models",
     "load": "reagent.explanation",
     "Citations": "reagent.citations",
@@ -96,6 +99,7 @@ __all__ = [
     "compare",
     "evaluate",
     "explain",
+    "from_shap",
     "load",
     "load_model",
 ]

@@ -55,6 +55,7 @@ from reagent.validation import check_integer
 
 if TYPE_CHECKING:
     import pandas
+    import shap
     import shapiq
     from numpy import float64
     from numpy.typing import NDArray
@@ -534,6 +535,15 @@ class Explanation:
         from reagent.views.interactions import to_shapiq
 
         return to_shapiq(self, target, values)
+
+    def to_shap(self, values: str | None = None, per_token: bool = False) -> "shap.Explanation":
+        """For the plots of the package shap: the answer as a whole, or with `per_token` each output token.
+
+        `values` are "effects", which is the default if the method has them, "scores" or "shapley_values".
+        """
+        from reagent.exchange.shap import to_shap
+
+        return to_shap(self, values, per_token)
 
     def _repr_html_(self) -> str:
         from reagent.views.html import render_fragment

@@ -1,0 +1,8 @@
+"""Explanations for other tools, and from them.
+
+attributions.py   numbers of another tool for pieces of a text, as an Explanation
+alignment.py      where the pieces of another tool are in a text
+shap.py           shap.Explanation
+
+Exports need the tool where they build its objects. Imports need a model, which cuts the text into its tokens.
+"""
