@@ -52,7 +52,7 @@ def test_the_text_has_every_section_and_one_line_of_advice_each(run, tmp_path: P
 
 def test_every_extra_is_explained() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert set(diagnosis.EXTRAS) == set(project["optional-dependencies"]) - {"dev"}
+    assert set(diagnosis.EXTRAS) == set(project["optional-dependencies"]) - {"dev", "docs"}
 
 
 def test_a_missing_extra_names_the_command(examine, monkeypatch: pytest.MonkeyPatch) -> None:
