@@ -4,8 +4,8 @@
 
 The prompts are those of the split `report` of repeated.py (one and two mentions), alone and after everyday sentences
 that say nothing about the answer. The reference is the same preset with many more probes and another seed. Agreement
-is Spearman's correlation of the scores over the units that are among the ten first in either, and the share of the five
-first units of the reference that are among the ten first. Every (prompt, length) is one line of the file --out, and a
+is Pearson's correlation of the scores of all units, Spearman's over the units that are among the ten first in either,
+and the share of the five first units of the reference that are among the ten first. Every (prompt, length) is one line of the file --out, and a
 rerun skips what is there. Prints JSON.
 """
 
@@ -54,6 +54,7 @@ def measure(model: Model, example: Example, length: int) -> Record:
         "passes": why.cost.forward_passes,
         "tokens": why.cost.tokens,
         "seconds": why.cost.seconds,
+        "pearson": round(float(np.corrcoef(scores, truth)[0, 1]), 4),
         "correlation": round(float(spearmanr(scores[either], truth[either]).statistic), 4),
         "first_five": float(np.isin(best[:5], top).mean()),
         "mentions_found": all(
@@ -68,7 +69,7 @@ def _is_among(why: Explanation, units: np.ndarray, start: int, end: int) -> bool
 
 
 def summarize(rows: list[Record]) -> Record:
-    names = ("tokens_of_prompt", "passes", "tokens", "correlation", "first_five", "mentions_found")
+    names = ("tokens_of_prompt", "passes", "tokens", "pearson", "correlation", "first_five", "mentions_found")
     table = {
         str(length): {name: describe(float(row[name]) for row in own) for name in names}
         for (length,), own in group_by(rows, "length").items()

@@ -659,14 +659,14 @@ def games(results: dict[str, Any]) -> str:
         "and OR of ANDs, without noise and with noise (standard deviation 0.3 nats; an effect is 3 nats). Some prompts are for",
         "choosing options, others for reporting.",
         "",
-        "    for seed in 0 1 2 3 4; do",
-        "        python benchmarks/games.py --split report --seed $seed --out games.jsonl > docs/benchmarks/games.json; done",
+        "    python benchmarks/games.py --split report --out games.jsonl > docs/benchmarks/games.json",
         "",
-        "Prompts were measured with five seeds of the methods, planted truths with one (in an earlier run). The tables",
-        "show three means over games and seeds: Spearman's correlation with the exact values, the same of the positive parts",
-        "(negative estimates and values count as 0), and the share of the causes (of a prompt: of the three most important",
-        "units) that are at the top. Of up to twelve units the values of `reagent` are `why.shapley_values`. Of more units they",
-        "are scores, which are never negative; units without a score are ranked by their effects, as `why.top()` ranks them.",
+        "Prompts were measured with five seeds of the methods in one run. Planted truths were measured with one seed, and the",
+        "other methods of their tables in an earlier run. The tables show three means over games and",
+        "seeds: Spearman's correlation with the exact values, the same of the positive parts (negative values count as 0), and",
+        "the share of the causes (of a prompt: of the three most important units) that are at the top. Of up to twelve",
+        "units the values of `reagent` are `why.shapley_values`. Of more units they are scores, which are never negative; units",
+        "without a score are ranked by their effects, as `why.top()` ranks them.",
         "A cell is empty if the method needs more passes or failed.",
     ]
     for split, kinds in results.items():
@@ -705,18 +705,18 @@ def intervals(results: dict[str, Any]) -> str:
 
 
 def lengths(results: dict[str, Any]) -> str:
-    names = {"passes": 0, "tokens": 0, "correlation": 2, "first_five": 2, "mentions_found": 2}
+    names = {"passes": 0, "tokens": 0, "pearson": 2, "correlation": 2, "first_five": 2, "mentions_found": 2}
     lines = [
         "## Long prompts",
         "",
         "`benchmarks/lengths.py` explains the same questions in prompts of about 40 tokens and after everyday sentences, in",
-        "prompts of 400 tokens. The reference is the same preset with 768 probes and another seed. `correlation` is",
-        "Spearman's, over the units that are among the first ten in either; `first five` is the share of the first five units",
-        "of the reference that are among the first ten; `mentions` the share of prompts with all mentions of the fact among",
-        "the first five.",
+        "prompts of 400 tokens. The reference is the same preset with 768 probes and another seed. `Pearson` is the",
+        "correlation of the scores of all units, `Spearman` that of the units among the first ten in either; `first five` is",
+        "the share of the first five units of the reference that are among the first ten; `mentions` the share of prompts with",
+        "all mentions of the fact among the first five.",
         "",
-        "| tokens | prompts | passes | tokens read | correlation | first five | mentions |",
-        "|---|---|---|---|---|---|---|",
+        "| tokens | prompts | passes | tokens read | Pearson | Spearman | first five | mentions |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for length, row in results.items():
         if isinstance(row, dict):
