@@ -5,8 +5,8 @@
 The prompts are those of the split `report` of repeated.py (one and two mentions), alone and after everyday sentences
 that say nothing about the answer. The reference is the same preset with many more probes and another seed. Agreement
 is Pearson's correlation of the scores of all units, Spearman's over the units that are among the ten first in either,
-and the share of the five first units of the reference that are among the ten first. Every (prompt, length) is one line of the file --out, and a
-rerun skips what is there. Prints JSON.
+and the share of the five first units of the reference that are among the ten first. Every (prompt, length) is one line
+of the file --out, and a rerun skips what is there. Prints JSON.
 """
 
 import argparse
