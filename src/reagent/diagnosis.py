@@ -30,6 +30,7 @@ EXTRAS = {
     "hub": "datasets from the hub, and Parquet files",
     "pos": "the replacer pos",
     "ray": "benchmarks on several machines (--engine ray)",
+    "shap": "exchange with shap (why.to_shap(), reagent.from_shap)",
     "shapiq": "export to shapiq (why.to_shapiq())",
     "web": "the web page (reagent serve)",
 }
