@@ -27,6 +27,7 @@ ROWS = [
     {"comparison"},
     {"documents"},
     {"citations"},
+    {"templates", "prompt_study"},
     {"schemas"},
     {"case"},
     {"sampling"},
@@ -43,13 +44,14 @@ ROWS = [
     {"testing"},
     {"data"},
     {"bench"},
+    {"studies"},
     {"report"},
     {"web"},
     {"cli"},
     {"__main__"},
 ]
 # A view knows the results and nothing of how they were made.
-RESULTS = {"explanation", "evaluation", "comparison", "citations"}
+RESULTS = {"explanation", "evaluation", "comparison", "citations", "prompt_study"}
 VIEWS_MAY_IMPORT = {"errors", "atomic_io", "segmentation", "views", "_version"} | RESULTS
 # The methods of a result import these modules lazily. No other import may go down.
 LAZY_IMPORTS = {"explanation": {"views", "aggregation", "tracing", "exchange"}} | {
@@ -105,6 +107,7 @@ def test_the_public_names_are_exactly_these() -> None:
         "Explanation",
         "InputError",
         "ReagentError",
+        "Study",
         "Token",
         "__version__",
         "check_traced",
@@ -115,6 +118,7 @@ def test_the_public_names_are_exactly_these() -> None:
         "from_shap",
         "load",
         "load_model",
+        "study",
     }
     assert set(reagent.__all__) == intended
     assert all(getattr(reagent, name) is not None for name in intended)

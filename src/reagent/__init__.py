@@ -13,6 +13,8 @@ evaluation.py    how faithful it is
 comparison.py    several methods side by side
 documents.py     documents, and the prompt that is made of them
 citations.py     where each sentence of an answer about documents comes from
+templates.py     templates of prompts, divided into parts
+prompt_study.py  what each part of a template does over many inputs
 schemas/         the JSON schemas of the results
 segmentation.py  words, sentences, paragraphs
 sampling.py      balanced random designs
@@ -25,7 +27,8 @@ removal.py       units deleted, masked or replaced
 methods/         ReAGent and the methods that it is compared with
 metrics/         faithfulness, with statistics
 data/            the tasks of the paper, and files of prompts
-bench/           whole studies, resumable
+bench/           whole benchmarks, resumable
+studies/         prompt studies: a template over many inputs
 report/          tables and figures of a study
 views/           terminal, HTML, notebook, plots, LaTeX, data frames
 exchange/        explanations for other tools, and from them
@@ -62,6 +65,8 @@ if TYPE_CHECKING:
     from reagent.exchange.shap import from_shap
     from reagent.explanation import Explanation, Token, load
     from reagent.models import load_model
+    from reagent.prompt_study import Study
+    from reagent.studies.run import study
 
 logging.getLogger("reagent").addHandler(logging.NullHandler())
 
@@ -74,12 +79,14 @@ _MODULES = {
     "cite": "reagent.api.cite",
     "check_traced": "reagent.api.check_traced",
     "from_shap": "reagent.exchange.shap",
+    "study": "reagent.studies.run",
     "load_model": "reagent.models",
     "load": "reagent.explanation",
     "Citations": "reagent.citations",
     "Comparison": "reagent.comparison",
     "Evaluation": "reagent.evaluation",
     "Explanation": "reagent.explanation",
+    "Study": "reagent.prompt_study",
     "Token": "reagent.explanation",
     "InputError": "reagent.errors",
     "ReagentError": "reagent.errors",
@@ -92,6 +99,7 @@ __all__ = [
     "Explanation",
     "InputError",
     "ReagentError",
+    "Study",
     "Token",
     "__version__",
     "check_traced",
@@ -102,6 +110,7 @@ __all__ = [
     "from_shap",
     "load",
     "load_model",
+    "study",
 ]
 
 

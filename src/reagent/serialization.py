@@ -32,7 +32,12 @@ if TYPE_CHECKING:
 
 Steps = tuple[int | str, ...]  # keys and indices that lead to a value inside a document
 _SCALARS = frozenset({str, int, float, bool, type(None)})
-KINDS = {"explanation": "an explanation", "evaluation": "an evaluation", "citations": "a file of citations"}
+KINDS = {
+    "explanation": "an explanation",
+    "evaluation": "an evaluation",
+    "citations": "a file of citations",
+    "study": "a study",
+}
 _BUILDING = RLock()  # pydantic parses source code for descriptions, which two threads of a service cannot do at once
 # How pydantic reads a class of results; dataclasses inside it inherit these settings.
 STRICT = {

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Protocol
 
-from reagent.bench.plan import Job, Source
+from reagent.bench.plan import Source
 from reagent.bench.records import ModelRecord
 from reagent.bench.suite import ModelConfig
-from reagent.bench.worker import JobResult, ModelLoadError, Worker, describe_error, make_cell
+from reagent.bench.worker import JobResult, ModelLoadError, Worker, describe_error
 from reagent.errors import InputError, ReagentError, UnknownNameError
 
 ENGINES = ("local", "ray")
@@ -21,7 +21,7 @@ class Engine(Protocol):
 
     def inspect(self, model: ModelConfig, filters: Sequence[Filter]) -> ModelRecord: ...
 
-    def run_jobs(self, model: ModelConfig, jobs: Iterable[Job]) -> Iterator[JobResult]:
+    def run_jobs(self, model: ModelConfig, jobs: Iterable[Any]) -> Iterator[JobResult]:
         """The results as jobs finish, in any order."""
         ...
 
@@ -35,11 +35,12 @@ class LocalEngine:
     """One worker, in this process."""
 
     worker: Worker | None = None
+    kind: type[Worker] = Worker  # which does the jobs
 
     def inspect(self, model: ModelConfig, filters: Sequence[Filter]) -> ModelRecord:
         return self._worker_for(model).inspect(filters)
 
-    def run_jobs(self, model: ModelConfig, jobs: Iterable[Job]) -> Iterator[JobResult]:
+    def run_jobs(self, model: ModelConfig, jobs: Iterable[Any]) -> Iterator[JobResult]:
         worker = self._worker_for(model)
         for job in jobs:
             yield worker.do(job)
@@ -47,7 +48,7 @@ class LocalEngine:
     def _worker_for(self, model: ModelConfig) -> Worker:
         if self.worker is None or self.worker.model != model:
             self.worker = None  # free the last model before loading the next
-            self.worker = Worker(model)
+            self.worker = self.kind(model)
         return self.worker
 
     def __enter__(self) -> "LocalEngine":
@@ -65,6 +66,7 @@ class RayEngine:
     address: str | None = None
     gpus: float | None = None  # for each worker; by default 1 if the cluster has any
     settings: dict[str, Any] = field(default_factory=dict)  # of ray.init
+    kind: type[Worker] = Worker  # which does the jobs
     _ray: Any = field(default=None, repr=False)
     _actors: list[Any] = field(default_factory=list, repr=False)
     _model: ModelConfig | None = None
@@ -74,7 +76,7 @@ class RayEngine:
         record: ModelRecord = self._wait(self._actors[0].inspect.remote(filters))
         return record
 
-    def run_jobs(self, model: ModelConfig, jobs: Iterable[Job]) -> Iterator[JobResult]:
+    def run_jobs(self, model: ModelConfig, jobs: Iterable[Any]) -> Iterator[JobResult]:
         self._start_workers(model)
         waiting = iter(jobs)
         busy = {actor.do.remote(job): (actor, job) for actor, job in zip(self._actors, waiting, strict=False)}
@@ -84,13 +86,13 @@ class RayEngine:
             yield self._result(ready, job)
             busy |= {actor.do.remote(following): (actor, following) for following in islice(waiting, 1)}
 
-    def _result(self, ready: Any, job: Job) -> JobResult:
+    def _result(self, ready: Any, job: Any) -> JobResult:
         try:
             done: JobResult = self._wait(ready)
             return done
         except self._ray.exceptions.RayActorError as error:  # all attempts failed
             lost = f"the worker was lost {MAX_ATTEMPTS} times over this job: {describe_error(error)[:300]}"
-            return JobResult(tuple(make_cell(job, cell, None, None, lost) for cell in job.cells), {})
+            return self.kind.fail(job, lost)
 
     def _wait(self, promised: Any) -> Any:
         try:
@@ -111,7 +113,9 @@ class RayEngine:
         gpus = self.gpus if self.gpus is not None else (1 if resources.get("GPU") and model.device != "cpu" else 0)
         count = self.workers or max(1, int(resources["GPU"] / gpus if gpus else resources.get("CPU", 1)))
         # A lost worker is restarted, and its job is repeated.
-        made = self._ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=-1, max_task_retries=MAX_ATTEMPTS - 1)(Worker)
+        made = self._ray.remote(num_cpus=1, num_gpus=gpus, max_restarts=-1, max_task_retries=MAX_ATTEMPTS - 1)(
+            self.kind
+        )
         self._actors = [made.remote(model) for _ in range(count)]
         self._model = model
 
@@ -131,16 +135,18 @@ class RayEngine:
         self._ray.shutdown()
 
 
-def make_engine(name: str, workers: int | None = None, address: str | None = None) -> Engine:
+def make_engine(
+    name: str, workers: int | None = None, address: str | None = None, kind: type[Worker] = Worker
+) -> Engine:
     """An engine by its name; a missing library is reported before any work."""
     if name not in ENGINES:
         raise UnknownNameError("engine", name, ENGINES)
     if name == "ray":
         require_ray()
-        return RayEngine(workers, address)
+        return RayEngine(workers, address, kind=kind)
     if workers is not None or address is not None:
         raise InputError("only the engine 'ray' has workers and an address: use that engine, or leave them out")
-    return LocalEngine()
+    return LocalEngine(kind=kind)
 
 
 def require_ray() -> Any:

@@ -31,6 +31,7 @@ class Cell:
     evaluation: Evaluation | None
     seconds: float
     explained: str = ""  # the key of the explanation alone, without the metrics
+    measured: Mapping[str, Any] | None = None  # numbers of a cell that has no explanation: of a prompt study
 
     @property
     def place(self) -> "Place":

@@ -15,7 +15,7 @@ from reagent.bench.plan import Job, Source, load_sources, plan_jobs, suite_filte
 from reagent.bench.records import Cell, ModelRecord
 from reagent.bench.store import Store
 from reagent.bench.suite import ModelConfig, Suite
-from reagent.bench.worker import JobResult, ModelLoadError, make_cell
+from reagent.bench.worker import JobResult, ModelLoadError, Worker
 from reagent.errors import FileError, InputError, UnknownNameError
 
 LIBRARIES = ("torch", "transformers", "numpy", "scipy")  # recorded, since results may depend on their versions
@@ -171,8 +171,7 @@ class _ModelRun:
                 self._write(left.pop(_name(done.cells[0])), done)
         except ModelLoadError as error:
             for job in left.values():
-                cells = tuple(make_cell(job, cell, None, None, str(error)) for cell in job.cells)
-                self._write(job, JobResult(cells, {}))
+                self._write(job, Worker.fail(job, str(error)))
 
     def _note_dropped_examples(self) -> None:
         for source in self.sources:

@@ -158,6 +158,8 @@ class Store:
             text = self._text(shared)
         if cell.evaluation is not None:
             evaluation = codec.pack_evaluation(cell.evaluation)
+        elif cell.measured is not None:
+            evaluation = codec.pack(dict(cell.measured))
         values = (
             *cell.place, cell.key, cell.explained, cell.suite, cell.level, cell.group, cell.method,
             codec.pack(dict(cell.options)), cell.status, cell.error, round(float(cell.seconds), 3),
@@ -210,7 +212,8 @@ def _cell(row: Sequence[Any], texts: Mapping[int, bytes]) -> Cell:
     ) = row  # fmt: skip
     why = None if own is None else codec.unpack_explanation(texts[text], own)
     evaluation = None if packed is None or why is None else codec.unpack_evaluation(packed, why)
+    measured = None if packed is None or why is not None else codec.unpack(packed)
     return Cell(
         key, suite, model, dataset, level, example, part, method, label, codec.unpack(options), seed, status, error,
-        why, evaluation, seconds, explained,
+        why, evaluation, seconds, explained, measured,
     )  # fmt: skip

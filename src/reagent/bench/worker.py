@@ -57,11 +57,7 @@ class Worker:
     def do(self, job: Job) -> JobResult:
         """Compute the explanations that are not stored yet, then evaluate all of them together."""
         model = self._load()
-        if dict(model.info) != dict(job.info):
-            raise FileError(
-                f"{self.model.id!r} is not the model that this file was started with ({_describe_model(job.info)}, now "
-                f"{_describe_model(model.info)}): give another file, or the same revision and dtype"
-            )
+        self.check_info(model, job.info)
         begin, before = time.perf_counter(), replace(model.meter)
         explanations, failed, seconds = _explain_all(model, job)
         middle = time.perf_counter()
@@ -80,6 +76,19 @@ class Worker:
             if (label := cell.config.label)
         )
         return JobResult(tuple(cells), cost)
+
+    @staticmethod
+    def fail(job: Job, error: str) -> JobResult:
+        """The cells of a job that could not be done."""
+        return JobResult(tuple(make_cell(job, cell, None, None, error) for cell in job.cells), {})
+
+    def check_info(self, model: Loaded, expected: Mapping[str, Any]) -> None:
+        """Raise an error if another model was loaded than that of the earlier results."""
+        if dict(model.info) != dict(expected):
+            raise FileError(
+                f"{self.model.id!r} is not the model that this file was started with ({_describe_model(expected)}, now "
+                f"{_describe_model(model.info)}): give another file, or the same revision and dtype"
+            )
 
     def _load(self) -> Loaded:
         if self.loaded is None:

@@ -5,6 +5,7 @@ explain.py    reagent explain, reagent show
 cite.py       reagent cite
 compare.py    reagent compare
 evaluate.py   reagent evaluate
+study.py      reagent study
 bench.py      reagent bench
 serve.py      reagent serve
 catalog.py    reagent methods, replacers, datasets, models

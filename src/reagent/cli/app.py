@@ -13,6 +13,7 @@ from reagent.cli.doctor import doctor
 from reagent.cli.evaluate import evaluate
 from reagent.cli.explain import explain, show
 from reagent.cli.serve import serve
+from reagent.cli.study import study
 
 app = typer.Typer(
     name="reagent",
@@ -43,6 +44,7 @@ app.command()(explain)
 app.command()(show)
 app.command()(cite)
 app.command()(compare)
+app.command()(study)
 app.command()(evaluate)
 app.command()(serve)
 app.command()(methods)

@@ -1,11 +1,13 @@
-"""The JSON Schemas of explanations, evaluations and citations, for other programs.
+"""The JSON Schemas of explanations, evaluations, citations and studies, for other programs.
 
 __main__.py               writes the files anew: `python -m reagent.schemas`
 explanation.schema.json   what Explanation.save writes
 evaluation.schema.json    what Evaluation.save writes
 citations.schema.json     what Citations.save writes
+study.schema.json         what Study.save writes
 
-The files are generated from the dataclasses in explanation.py, evaluation.py and citations.py; a test compares them.
+The files are generated from the dataclasses in explanation.py, evaluation.py, citations.py and
+prompt_study.py; a test compares them.
 """
 
 import json
@@ -15,13 +17,14 @@ from typing import Any
 from reagent.citations import Citations
 from reagent.evaluation import Evaluation
 from reagent.explanation import Explanation
+from reagent.prompt_study import Study
 from reagent.serialization import json_schema
 
-DOCUMENTS = {"explanation": Explanation, "evaluation": Evaluation, "citations": Citations}
+DOCUMENTS = {"explanation": Explanation, "evaluation": Evaluation, "citations": Citations, "study": Study}
 
 
 def read_schema(name: str) -> dict[str, Any]:
-    """The stored schema of "explanation", "evaluation" or "citations".
+    """The stored schema of "explanation", "evaluation", "citations" or "study".
 
     >>> read_schema("explanation")["$id"]
     'reagent.explanation/2'

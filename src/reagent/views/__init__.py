@@ -1,4 +1,4 @@
-"""Views of explanations, comparisons, evaluations and citations. They import only these results.
+"""Views of explanations, comparisons, evaluations, citations and studies. They import only these results.
 
 text.py        readable forms of tokens: running text and labels
 display.py     what a view shows: words in place of tokens, the whole answer first
@@ -17,5 +17,6 @@ comparison.py  several explanations side by side: terminal, HTML, LaTeX
 evaluation.py  an evaluation in the terminal
 citations.py   citations in the terminal and as Markdown
 citations_page.py  citations as an HTML page or a notebook fragment
+studies.py     a prompt study in the terminal, and the sentences about it
 assets/        the HTML templates, the styles and the scripts of the HTML views
 """

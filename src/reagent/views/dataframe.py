@@ -6,6 +6,7 @@ from reagent.citations import Citations
 from reagent.comparison import Comparison
 from reagent.errors import InputError
 from reagent.explanation import Explanation
+from reagent.prompt_study import Study
 from reagent.views.groups import group_letters
 
 if TYPE_CHECKING:
@@ -80,6 +81,26 @@ def citations_to_frame(citations: Citations) -> "pandas.DataFrame":
             "redundant_with": pandas.Series([list(source.redundant_with) for _, _, source, _ in rows], dtype=object),
         }
     )
+
+
+def study_to_frame(study: Study) -> "pandas.DataFrame":
+    """A table with a row for each part of the template."""
+    pandas = _import_pandas()
+    rows = [
+        {
+            "part": part.name,
+            "kind": part.kind,
+            "verdict": part.verdict,
+            "effect": part.effect.mean,
+            "low": part.effect.low,
+            "high": part.effect.high,
+            "inputs": part.effect.inputs,
+            "matters": part.matters,
+            "tokens": part.tokens,
+        }
+        for part in study.parts
+    ]
+    return pandas.DataFrame(rows)
 
 
 def _import_pandas() -> Any:

@@ -1,0 +1,49 @@
+"""Which idle parts can go together, and which say the same.
+
+Two parts that say the same are both idle, because either is enough. So all idle parts are removed together. If the
+answer loses something then, they are removed one after the other, the weakest first, and a part stays if the answer
+would lose something without it. The parts that make it redundant are those that cannot be put back one by one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from reagent.prompt_study import MeanEffect, PartGroup
+from reagent.studies.effects import is_idle
+from reagent.studies.measuring import Parts
+
+EffectOf = Callable[[Parts], MeanEffect]
+
+
+def find_removable(
+    singles: Mapping[int, MeanEffect], effect_of: EffectOf, threshold: float
+) -> tuple[list[int], list[PartGroup]]:
+    """The idle parts that can go together, in order, and the groups that say the same; `singles` are the idle parts."""
+    if len(singles) < 2 or is_idle(effect_of(frozenset(singles)), threshold):
+        return sorted(singles), []
+    removed: list[int] = []
+    groups: list[PartGroup] = []
+    for part in sorted(singles, key=lambda i: abs(singles[i].mean or 0.0)):
+        if is_idle(effect_of(frozenset([*removed, part])), threshold):
+            removed.append(part)
+        elif group := _find_group(part, removed, singles, effect_of, threshold):
+            groups.append(group)
+    return sorted(removed), groups
+
+
+def _find_group(
+    part: int, removed: Sequence[int], singles: Mapping[int, MeanEffect], effect_of: EffectOf, threshold: float
+) -> PartGroup | None:
+    """The smallest set of parts that makes `part` redundant: together they lose more than one by one."""
+    members = frozenset([part, *removed])
+
+    def surplus(parts: Parts) -> float:
+        return (effect_of(parts).mean or 0.0) - sum(singles[i].mean or 0.0 for i in parts)
+
+    enough = max(threshold, surplus(members) / 2)
+    if surplus(members) <= threshold:  # single effects that add up
+        return None
+    for other in removed:
+        smaller = members - {other}
+        if len(smaller) > 1 and surplus(smaller) > enough:
+            members = smaller
+    return PartGroup(tuple(sorted(members)), effect_of(members), sum(singles[i].mean or 0.0 for i in members))

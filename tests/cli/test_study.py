@@ -1,0 +1,56 @@
+"""`reagent study`: files, outputs, and one clear line for every bad input."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+TEMPLATE = "# Task\nName the city.\n\n# Question\n{{country}}:"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path]:
+    template, inputs = tmp_path / "template.md", tmp_path / "inputs.jsonl"
+    template.write_text(TEMPLATE)
+    inputs.write_text('{"country": "Japan", "answer": "Tokyo"}\n{"country": "Peru", "answer": "Lima"}\n')
+    return template, inputs
+
+
+@pytest.fixture
+def study(run, tiny_folder: Path):
+    def call(*words: object):
+        return run("study", *words, "--model", tiny_folder)
+
+    return call
+
+
+def test_study_shows_and_writes_everything(study, files: tuple[Path, Path], tmp_path: Path) -> None:
+    answer = study(*files, "--json", tmp_path / "s.json", "--out", tmp_path / "s.sqlite")
+    assert answer.code == 0, answer.err
+    assert "3 parts" in answer.out
+    data = json.loads((tmp_path / "s.json").read_text())
+    assert [part["name"] for part in data["parts"]] == ["Task", "Question", "country"]
+    again = study(*files, "--json", "-", "--out", tmp_path / "s.sqlite")
+    assert json.loads(again.out)["parts"] == data["parts"]
+
+
+@pytest.mark.parametrize(
+    ("template", "inputs", "message"),
+    [
+        ("", "{}", "'template.md' is empty"),
+        ("{{x}}", '{"x": "a"}', "no part besides its slots"),
+        ("Say {{x}}", '{"y": "a"}', "inputs.jsonl, line 1: the template needs a value that is missing"),
+        ("Say {{x}}", "no JSON", "inputs.jsonl, line 1 is not JSON"),
+        ("Say {{x}}", "", "is empty"),
+        ("Say {{ ''.__class__ }}", "{}", "is unsafe"),
+        ("Say {{ x", "{}", "cannot be used as a template"),
+    ],
+)
+def test_bad_files_are_one_line(study, files: tuple[Path, Path], template: str, inputs: str, message: str) -> None:
+    files[0].write_text(template)
+    files[1].write_text(inputs)
+    answer = study(*files)
+    assert answer.code == 2
+    assert answer.err.startswith("error: ")
+    assert answer.err.count("\n") == 1
+    assert message in answer.err
