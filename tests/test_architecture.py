@@ -115,6 +115,7 @@ def test_the_public_names_are_exactly_these() -> None:
         "compare",
         "evaluate",
         "explain",
+        "from_captum",
         "from_shap",
         "load",
         "load_model",

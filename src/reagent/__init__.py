@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from reagent.comparison import Comparison
     from reagent.errors import InputError, ReagentError
     from reagent.evaluation import Evaluation
+    from reagent.exchange.captum import from_captum
     from reagent.exchange.shap import from_shap
     from reagent.explanation import Explanation, Token, load
     from reagent.models import load_model
@@ -78,6 +79,7 @@ _MODULES = {
     "compare": "reagent.api.compare",
     "cite": "reagent.api.cite",
     "check_traced": "reagent.api.check_traced",
+    "from_captum": "reagent.exchange.captum",
     "from_shap": "reagent.exchange.shap",
     "study": "reagent.studies.run",
     "load_model": "reagent.models",
@@ -107,6 +109,7 @@ __all__ = [
     "compare",
     "evaluate",
     "explain",
+    "from_captum",
     "from_shap",
     "load",
     "load_model",

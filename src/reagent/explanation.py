@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     import pandas
     import shap
     import shapiq
+    from captum.attr._core.llm_attr import LLMAttributionResult
     from numpy import float64
     from numpy.typing import NDArray
 
@@ -544,6 +545,12 @@ class Explanation:
         from reagent.exchange.shap import to_shap
 
         return to_shap(self, values, per_token)
+
+    def to_captum(self) -> "LLMAttributionResult":
+        """As a result of captum's LLMAttribution: the units of the prompt, for the answer and each output token."""
+        from reagent.exchange.captum import to_captum
+
+        return to_captum(self)
 
     def _repr_html_(self) -> str:
         from reagent.views.html import render_fragment

@@ -84,12 +84,12 @@ def made(**changes: Any) -> Any:
         ([1.0, 2.0], "needs a shap.Explanation, got a list"),
         (shap.Explanation(np.zeros((2, 3)), data=np.zeros((2, 3))), "not the pieces of one text"),
         (made(values=np.full((2, 1), np.nan)), "NaN or infinite"),
-        (made(data=np.array(["My", " uncle"], dtype=object)), "'x' is not the explained one|`completion`"),
+        (made(output_names=["Tokyo"]), "is not the explained one: give it as `completion`"),
     ],
 )
 def test_what_is_no_explanation_of_a_text_is_one_error(values: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        reagent.from_shap(tiny(), values, completion=None)
+        reagent.from_shap(tiny(), values)
 
 
 def test_a_method_without_shapley_values_says_so(why: Explanation) -> None:

@@ -47,6 +47,18 @@ def find_pieces(text: str, pieces: Sequence[str], gaps: bool = False) -> list[Sp
     return [None if span is None else (characters[span[0]], characters[span[1] - 1] + 1) for span in spans]
 
 
+def join_pieces(pieces: Sequence[str]) -> str:
+    """The text of all pieces, without special tokens and in plain characters.
+
+    >>> join_pieces(["<s>", "Say", "ĠÃ", "©", "!"]), join_pieces(["▁Say", "▁é!"]), join_pieces(["Say", " é!"])
+    ('Say é!', 'Say é!', 'Say é!')
+    """
+    text = "".join(piece for piece in pieces if _SPECIAL.fullmatch(piece.strip()) is None)
+    if all(character in _ALPHABET for character in text) and set(text) & {"Ġ", "Ċ"}:
+        return bytes(_ALPHABET[character] for character in text).decode("utf-8", "replace")
+    return text.replace("▁", " ").removeprefix(" ") if "▁" in text else text
+
+
 def _find(data: bytes, cursor: int, piece: str, gaps: bool) -> Span | None:
     """The bytes of a piece at the cursor: exactly, after spaces, as a repeated character, or, with `gaps`, later."""
     forms = [form for form in _forms(piece) if form]

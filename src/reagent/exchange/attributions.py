@@ -130,6 +130,15 @@ class Attributions:
         return rows
 
 
+def completion_of(outputs: Sequence[str]) -> str | None:
+    """The text of the pieces of an output; None if tools that strip it may have taken its first space.
+
+    >>> completion_of([" Tokyo", "."]), completion_of(["Tokyo", "."])
+    (' Tokyo.', None)
+    """
+    return "".join(outputs) if outputs and outputs[0][:1].isspace() else None
+
+
 @dataclass(frozen=True)
 class _Units:
     """Runs of tokens, and the pieces of another tool that each of them consists of."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reagent.errors import InputError, UnknownNameError
-from reagent.exchange.alignment import is_long_character
-from reagent.exchange.attributions import Attributions
+from reagent.exchange.alignment import is_long_character, join_pieces
+from reagent.exchange.attributions import Attributions, completion_of
 from reagent.explanation import Explanation
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def from_shap(
 ) -> Explanation:
     """The explanation of `model` that one row of a `shap.Explanation` of a text is.
 
-    `prompt` is by default the text of its features. shap does not keep the spaces of an output, so `completion` is by
-    default the model's own continuation, with as many tokens. `unit` names what the values measure.
+    `prompt` is by default the text of its features. shap takes the spaces of an output away, so that `completion`
+    is by default the model's own continuation, with as many tokens. `unit` names what the values measure.
     """
     _require_explanation(values)
     rows = np.asarray(values.values)
@@ -65,8 +65,7 @@ def from_shap(
     pieces = _texts(values.data, values.feature_names)
     single = rows.ndim == 1
     outputs = [values.output_names] if isinstance(values.output_names, str) else _texts(values.output_names)
-    if completion is None and single and len(outputs) == 1:
-        completion = outputs[0]
+    completion = completion_of(outputs) if completion is None else completion
     if single and len(outputs) != 1:
         if completion is None:
             raise InputError("the values do not name the output that they explain: give it as `completion`")
@@ -105,7 +104,7 @@ def _join(pieces: Sequence[str]) -> str:
             raise InputError(
                 f"the feature {first!r} is there twice in a row, perhaps one character of several tokens: give `prompt`"
             )
-    return "".join(pieces)
+    return join_pieces(pieces)
 
 
 def _numbers(rows: Any) -> Any:
