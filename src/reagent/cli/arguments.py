@@ -61,7 +61,8 @@ Score = Annotated[
         "--score",
         metavar="S",
         help="Use only the text of answers and compare new ones with the original one: text (F1 and chrF), exact, "
-        "label[:A,B,…], regex:PATTERN, embedding:MODEL (or URL#model), or proxy:MODEL (likelihood under that model).",
+        "label[:A,B,…], regex:PATTERN, embedding:MODEL (or URL#model), proxy:MODEL (likelihood under that model), or "
+        "text+proxy:MODEL (both).",
     ),
 ]
 Answers = Annotated[

@@ -34,6 +34,10 @@ def compare(
     rate: o.Rate = None,
     recover: o.Recover = False,
     server: o.ServerSettings = None,
+    score: o.Score = None,
+    answers: o.Answers = None,
+    temperature: o.Temperature = None,
+    max_requests: o.MaxRequests = None,
     replacer: o.ReplacerName = "auto",
     candidates: o.Candidates = None,
     masked_lm: o.MaskedLM = None,
@@ -66,7 +70,14 @@ def compare(
     from reagent.api.compare import build_requests, run_all
     from reagent.cli.notes import note_cache, note_contrast
     from reagent.cli.outputs import write_outputs
-    from reagent.cli.parsing import QuestionOptions, check_outputs, load_model, replacer_arguments, server_options
+    from reagent.cli.parsing import (
+        QuestionOptions,
+        check_outputs,
+        load_model,
+        replacer_arguments,
+        server_options,
+        text_options,
+    )
     from reagent.cli.progress import progress_bar
     from reagent.methods import list_methods
 
@@ -83,8 +94,9 @@ def compare(
         **question.arguments(),
     )
     check_outputs(json, html=html, latex=latex)
-    options_of_server = server_options(tokenizer, cache, concurrency, rate, recover, server)
-    loaded = load_model(model, device, dtype, revision, languages, quiet, options_of_server)
+    options = server_options(tokenizer, cache, concurrency, rate, recover, server)
+    options |= text_options(score, answers, temperature, max_requests)
+    loaded = load_model(model, device, dtype, revision, languages, quiet, options)
     with progress_bar("comparing", quiet) as on_progress:
         comparison = run_all(loaded, requests, lambda _name, progress: on_progress(progress))
     note_contrast(comparison[0], contrast, quiet)

@@ -16,6 +16,9 @@ preset keeps both ideas, and adds the measurements that tell *how* the tokens ma
    keep these units.
 
 With at most twelve units the scores are Shapley values; all subsets are measured if the probes suffice.
+
+If only answers are compared (`Response.saturates`), every unit is removed alone first, and the scores are these single
+effects and what groups add. Larger removals soon lead to unrelated answers, which are all alike.
 """
 
 from collections.abc import Iterable, Sequence
@@ -52,6 +55,8 @@ from reagent.validation import check_integer
 
 SHARES_KEPT = (0.5, 0.35, 0.2)  # of the units, in turn …
 SHARES_KEPT_OF_ANSWERS = (0.9, 0.8, 0.7)  # … and if only answers are compared, which soon are unrelated
+MOST_ALONE = 0.7  # of the probes, if only answers are compared and each unit is removed alone …
+TIE_BREAK = 0.1  # … with this weight of the Shapley values
 NEAR_UNITS, NEAR_KEPT = 5, 0.8  # units directly before the output, and how often a probe keeps each
 RANDOM_PROBES = 48  # for up to MANY_UNITS units …
 MORE_PROBES = 16  # … and this number more for each doubling
@@ -149,9 +154,15 @@ class _Target:
     single: Floats  # effect of removing each free unit alone, [units before the target]
     single_stderr: Floats
     shapley: tuple[Floats, Floats]  # and standard error
+    saturates: bool = False  # whether only answers are compared
     groups: list[FoundGroup] = field(default_factory=list)
     order: ImportanceOrder = field(default_factory=ImportanceOrder)
     sufficiency: Sufficiency | None = None
+
+    @property
+    def is_game(self) -> bool:
+        """Whether the values are Shapley values."""
+        return len(self.single) <= FEW_UNITS and not self.saturates
 
     @property
     def surplus(self) -> Floats:
@@ -165,12 +176,14 @@ class _Target:
     @property
     def estimate(self) -> Floats:
         """The value of each unit without its groups, before the order is measured."""
+        if self.saturates:
+            return np.asarray(np.maximum(self.single, 0.0) + TIE_BREAK * np.maximum(self.shapley[0], 0.0))
         return np.asarray((np.maximum(self.shapley[0], 0.0) + np.maximum(self.single, 0.0)) / 2)
 
     @property
     def value(self) -> Floats:
         """The value of each unit: what its steps added, and the prior of units that were not ordered."""
-        if len(self.single) <= FEW_UNITS:
+        if self.is_game:
             return self.shapley[0]
         value, ordered = self.estimate + self.surplus, self.order.units
         if not ordered:
@@ -225,6 +238,9 @@ class _Search:
     def run(self) -> None:
         if self.units <= FEW_UNITS:
             self._remove_of_few(min(self.probes.budget, self.method.probes or FEW_PROBES))
+        elif self.probes.saturates and self.units * self.probes.draws <= MOST_ALONE * self.probes.budget:
+            self._remove_each()
+            self._remove_at_random(min(self._planned_random_probes(), self.probes.remaining))
         else:
             self._remove_at_random(self._planned_random_probes())
             self._remove_single()
@@ -259,12 +275,15 @@ class _Search:
             self.probes.measure(all_subsets(self.units))
             self.complete = True
             return
-        self.probes.measure(np.ones((1, self.units), dtype=np.bool_))
         if self.probes.saturates:  # a text of one unit has an unrelated answer
-            self.probes.measure(np.eye(self.units, dtype=np.bool_), self.probes.draws)
-        elif count >= PROBES_FOR_EDGES * self.units * self.probes.draws:
+            self._remove_each()
+        self.probes.measure(np.ones((1, self.units), dtype=np.bool_))
+        if not self.probes.saturates and count >= PROBES_FOR_EDGES * self.units * self.probes.draws:
             self.probes.measure(edges(self.units), self.probes.draws)
         self._remove_at_random(count - count // RESERVE - self.probes.spent)
+
+    def _remove_each(self) -> None:
+        self.probes.measure(np.eye(self.units, dtype=np.bool_), self.probes.draws)
 
     def _planned_random_probes(self) -> int:
         doublings = max(0.0, np.log2(self.units / MANY_UNITS))
@@ -364,7 +383,7 @@ class _Search:
             shapley = estimate_shapley_values(self.probes, t, surrogate) if fills_game else surrogate.shapley_values()
             predicted = self.predicted.get(t) or self._predict_single(t, surrogate)
             single, stderr = estimate_single_effects(self.probes, t, self.blocks, predicted)
-            target = _Target(t, surrogate, single, stderr, shapley)
+            target = _Target(t, surrogate, single, stderr, shapley, self.probes.saturates)
             if known is not None:
                 target.groups, target.order, target.sufficiency = known.groups, known.order, known.sufficiency
             self.targets[t] = target
@@ -491,7 +510,7 @@ class _Search:
             effects=[self._row(t, "single") for t in rows],
             stderr=[self._row(t, "single_stderr") for t in rows],
             effect_unit="nats",
-            shapley_values=values if 0 < self.units <= FEW_UNITS else None,
+            shapley_values=values if 0 < self.units <= FEW_UNITS and not self.probes.saturates else None,
             groups=[self._groups(t) for t in rows],
             sufficiency=[self.targets[t].sufficiency if t in self.targets else None for t in rows],
             steps=[spent] * len(rows),

@@ -47,7 +47,8 @@ def load_model(
 
     A function from a prompt to an answer is a text-only model: its answers are compared with the original one. So is
     any other source if one of the options `score`, `answers`, `temperature` and `max_requests` is given; `score` says
-    how answers are compared: text, exact, label, regex:PATTERN, embedding:MODEL, proxy:MODEL or a function.
+    how answers are compared: text, exact, label, regex:PATTERN, embedding:MODEL, proxy:MODEL, text+proxy:MODEL or a
+    function.
     """
     text = {name: server.pop(name) for name in TEXT_OPTIONS if name in server}
     if text or _only_answers(source):

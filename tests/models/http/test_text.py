@@ -26,6 +26,7 @@ class Talking:
 
     completions: bool = False
     limit: str = "max_tokens"
+    temperature: bool = True  # whether it may be given
     logprobs: bool = True  # whether they may be requested; never returned
     seen: list[tuple[str, Any]] = field(default_factory=list)
 
@@ -43,6 +44,8 @@ class Talking:
         unknown = {"max_tokens", "max_completion_tokens"} - {self.limit}
         if unknown & set(body):
             raise Refusal(400, f"Unsupported parameter: {unknown & set(body)}")
+        if "temperature" in body and not self.temperature:
+            raise Refusal(400, "Unsupported value: temperature")
         if not all(message["content"].strip() for message in body["messages"]):
             raise Refusal(400, "messages must not be empty")
         text = " ".join(message["content"] for message in body["messages"])
@@ -73,6 +76,18 @@ def test_the_words_that_decide_the_answer_are_found(talking: Callable[..., Any],
     bodies = [body for path_of, body in app.seen if path_of == path]
     assert len(bodies) - why.cost.requests <= 3  # the answer, and two requests that find out the endpoint
     assert all(body["temperature"] == 0 and "logprobs" not in body for body in bodies[1:] if "temperature" in body)
+
+
+def test_a_server_that_takes_no_temperature_is_asked_without(
+    talking: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    url, app = talking(temperature=False, limit="max_completion_tokens")
+    why = reagent.explain(reagent.load_model(url, score="text"), PROMPT, probes=40)
+    assert {row.token.text.strip() for row in why.top(2)} == {"Japan", "capital"}
+    assert "refuses temperature 0 and samples" in caplog.text
+    assert not [body for _, body in app.seen[-20:] if "temperature" in body]
+    with pytest.raises(reagent.InputError, match=r"refuses temperature 0\.7: leave it out"):
+        reagent.explain(reagent.load_model(url, score="text", temperature=0.7), PROMPT)
 
 
 def test_without_score_the_error_says_what_to_do(talking: Callable[..., Any]) -> None:
@@ -107,6 +122,18 @@ def test_the_command_line_counts_the_cost_before(talking: Callable[..., Any], ca
     assert "1,650 received" in line
     assert "cost about 0.0" in line
     assert not [path for path, _ in app.seen if path.startswith("/v1/chat")]
+
+
+def test_methods_are_compared_by_answers(talking: Callable[..., Any], tmp_path: Path) -> None:
+    url, _ = talking()
+    file = tmp_path / "methods.json"
+    settings = ["--methods", "reagent,greedy", "--set", "greedy.removal=delete", "--json", str(file)]
+    with pytest.raises(SystemExit) as stop:
+        main(["compare", PROMPT, "--model", url, "--score", "text", *settings])
+    assert stop.value.code in (0, None)
+    ours, greedy = reagent.Comparison.load(file)
+    assert {row.token.text.strip() for row in ours.top(2)} == {"Japan", "capital"}
+    assert greedy.model["score"] == "text"
 
 
 @pytest.mark.parametrize(

@@ -58,6 +58,39 @@ def test_a_fact_that_is_stated_twice_is_a_group() -> None:
     assert top(why, 3) == {"Japan", "Nippon", "capital"}
 
 
+def test_units_are_ranked_by_their_own_effects() -> None:
+    """Words that change the answer a little come after words that change it more, however many others there are."""
+    kept = {"red": "blue", "boat": "car", "sea": "land sky"}
+
+    def answer(prompt: str) -> str:
+        answer = "the red boat sails over the wide cold sea today"
+        for word, other in kept.items():
+            answer = answer if word in prompt else answer.replace(word, other)
+        return answer if "paint" in prompt else "no"
+
+    prompt = "please paint one red picture of any boat that you saw at sea once in July"
+    why = reagent.explain(answer, prompt, probes=60)
+    order = [row.token.text.strip() for row in why.top(4)]
+    assert order[0] == "paint"
+    assert set(order[1:]) == set(kept)
+    effects = np.array(why.effects[0])
+    assert (np.argsort(-effects)[:4] == np.argsort(-np.array(why.scores[0]))[:4]).all()
+    assert why.shapley_values is None
+
+
+def test_every_unit_is_removed_alone_when_requests_are_few() -> None:
+    asked: list[str] = []
+
+    def answer(prompt: str) -> str:
+        asked.append(prompt)
+        return needs("Japan", "capital")(prompt)
+
+    why = reagent.explain(answer, PROMPT, probes=len(PROMPT.split()) + 20)
+    alone = [PROMPT.replace(word, "", 1).split() for word in ("Japan", "piano", "rents")]
+    assert all(words in [text.split() for text in asked] for words in alone)
+    assert top(why, 2) == {"Japan", "capital"}
+
+
 @pytest.mark.parametrize("method", ["shapley", "occlusion", "greedy"])
 def test_other_methods_need_the_same_number_only(method: str) -> None:
     why = reagent.explain(needs("Japan"), "In Japan we ate rice there", method=method, removal="delete")

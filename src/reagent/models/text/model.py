@@ -140,10 +140,10 @@ class TextModel:
         self._unchanged.add(prompt)
         if target is None:
             answers = self._ask(prompt, max_new_tokens, 1 if not self.scorer.needs_answers else self.answers)
-            target = self._most_typical(answers)
+            target = self._most_typical(_as_chat(prompt), answers)
         if not target.strip():
             raise EmptyGenerationError
-        self.scorer.check(target)
+        self.scorer.check(_as_chat(prompt), target)
         new = max(max_new_tokens, 2 * len(words(target)))
         return Case(text, target, source, (self._answer_token(target, new),))
 
@@ -152,11 +152,11 @@ class TextModel:
         self._references[token.ids[0]] = Reference(target, max_new_tokens)
         return token
 
-    def _most_typical(self, answers: Sequence[str]) -> str:
+    def _most_typical(self, prompt: str | Chat, answers: Sequence[str]) -> str:
         """The answer that is most like all others."""
         if len(set(answers)) == 1:
             return answers[0]
-        likeness = [self.scorer.score([], answers, answer).sum() for answer in answers]
+        likeness = [self.scorer.score([prompt] * len(answers), answers, answer).sum() for answer in answers]
         return answers[int(np.argmax(likeness))]
 
     # --- responses ---
@@ -176,7 +176,7 @@ class TextModel:
                 value[:, column] = self.scorer.score([_as_chat(p) for p in prompts], [], reference.text)
                 continue
             for row, answers in enumerate(self._ask_all(prompts, reference.max_new_tokens)):
-                responses = self.scorer.score([], answers, reference.text)
+                responses = self.scorer.score([_as_chat(prompts[row])] * len(answers), answers, reference.text)
                 value[row, column] = responses.mean()
                 same = sum(normalize(answer) == normalize(reference.text) for answer in answers)
                 rank[row, column] = 0 if 2 * same > len(answers) else UNKNOWN_RANK

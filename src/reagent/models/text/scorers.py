@@ -1,35 +1,34 @@
 """Responses of answers: a number for each new answer that says how much it is like the original one.
 
-text          mean of token F1 and chrF: needs nothing else
+text          mean of word F1 and chrF: needs nothing else
 exact         1 if the answer is the same text, apart from case and white space
 label         1 if the answer has the same label: its first word, or the first of the given labels that it contains
 regex:P       1 if the pattern is found in the answer
 embedding:M   cosine of the embeddings of a sentence-transformers model, or of a server as URL#model
 proxy:M       log-likelihood of the original answer under another model that reads the perturbed prompt, in nats
+text+proxy:M  mean of `text` and of that likelihood per token, relative to the unchanged prompt
 
-All but the last are between 0 and 1.
+All but `proxy` are between 0 and 1.
 """
 
-import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from reagent.case import Floats
 from reagent.errors import InputError, ServerError, UnknownNameError
-from reagent.models.base import HasChatTemplate, Meter, Model, Response
+from reagent.models.base import Meter, Response
 from reagent.models.chat import Chat
-from reagent.models.text.similarity import chrf, normalize, token_f1, words
+from reagent.models.text.likelihood import MixedScorer, ProxyScorer
+from reagent.models.text.similarity import chrf, normalize, word_f1, words
 
-NAMES = ("text", "exact", "label", "regex:PATTERN", "embedding:MODEL", "proxy:MODEL")
+NAMES = ("text", "exact", "label", "regex:PATTERN", "embedding:MODEL", "proxy:MODEL", "text+proxy:MODEL")
 SIMILARITY = Response("similarity", 0.1, is_logprob=False, saturates=True)
 AGREEMENT = Response("share of same answers", 0.1, is_logprob=False, saturates=True)
 MATCHES = Response("share of matching answers", 0.1, is_logprob=False, saturates=True)
-LIKELIHOOD = Response("nats under the proxy", is_logprob=False)
 EMBEDDINGS_AT_ONCE = 64
 
 
@@ -46,12 +45,12 @@ class AnswerScorer(Protocol):
     def response(self) -> Response: ...
     @property
     def needs_answers(self) -> bool: ...
-    def check(self, reference: str) -> None:
-        """Raise InputError if the original answer cannot be scored."""
+    def check(self, prompt: str | Chat, reference: str) -> None:
+        """Raise InputError if the original answer to a prompt cannot be scored."""
         ...
 
     def score(self, prompts: Sequence[str | Chat], answers: Sequence[str], reference: str) -> Floats:
-        """One response for each answer, or for each prompt if no answers are needed."""
+        """One response for each answer to its prompt, or for each prompt if no answers are needed."""
         ...
 
 
@@ -64,7 +63,7 @@ class PairScorer:
     response: Response = SIMILARITY
     needs_answers: bool = field(default=True, init=False)
 
-    def check(self, reference: str) -> None:
+    def check(self, prompt: str | Chat, reference: str) -> None:  # noqa: ARG002
         if self._value(reference, reference) <= 0:
             raise InputError(
                 f"the scorer {self.name!r} gives 0 to the original answer {reference!r}: give one that accepts it"
@@ -85,8 +84,8 @@ class PairScorer:
 
 
 def compare_texts(answer: str, reference: str) -> float:
-    """The mean of token F1 and chrF."""
-    return (token_f1(answer, reference) + chrf(answer, reference)) / 2
+    """The mean of word F1 and chrF."""
+    return (word_f1(answer, reference) + chrf(answer, reference)) / 2
 
 
 def compare_exactly(answer: str, reference: str) -> float:
@@ -138,7 +137,7 @@ class EmbeddingScorer:
         self.name = f"embedding:{self.model}"
         self._known: dict[str, Floats] = {}
 
-    def check(self, reference: str) -> None:
+    def check(self, prompt: str | Chat, reference: str) -> None:  # noqa: ARG002
         if not self._vectors([reference]).any():
             raise InputError(f"the embedding of the original answer {reference!r} is 0: choose another scorer")
 
@@ -199,40 +198,6 @@ def _parse_embeddings(data: Any, count: int) -> Floats:
     return vectors
 
 
-@dataclass
-class ProxyScorer:
-    """The log-likelihood of the original answer under another model: no further answers are needed."""
-
-    source: Any  # what load_model accepts
-    response: Response = field(default=LIKELIHOOD, init=False)
-    needs_answers: bool = field(default=False, init=False)
-
-    @property
-    def name(self) -> str:
-        return f"proxy:{self.model.info['id']}"
-
-    @cached_property
-    def model(self) -> Model:
-        from reagent.models.load import load_model
-
-        return load_model(self.source)
-
-    def check(self, reference: str) -> None:
-        """Every text has a likelihood."""
-
-    def score(self, prompts: Sequence[str | Chat], answers: Sequence[str], reference: str) -> Floats:  # noqa: ARG002
-        return np.array([self._logprob(prompt, reference) for prompt in prompts])
-
-    def _logprob(self, prompt: str | Chat, reference: str) -> float:
-        if isinstance(prompt, str):
-            case = self.model.case(prompt, reference)
-        else:
-            if not isinstance(self.model, HasChatTemplate):
-                raise InputError(f"the proxy {self.model.info['id']!r} has no chat template: give a text as the prompt")
-            case = self.model.chat(prompt, reference)
-        return math.fsum(unit.logprob or 0.0 for unit in case.with_logprobs(self.model).output)
-
-
 def make_scorer(score: Any) -> AnswerScorer:
     """The scorer of a name, an instance, or a function of the answer and the original one."""
     if isinstance(score, AnswerScorer):
@@ -242,7 +207,7 @@ def make_scorer(score: Any) -> AnswerScorer:
     if not isinstance(score, str):
         raise InputError(f"`score` must be one of {', '.join(NAMES)}, or a function, got {score!r}")
     kind, colon, rest = score.partition(":")
-    if bool(colon and rest) != (kind in ("regex", "embedding", "proxy")) and kind != "label":
+    if bool(colon and rest) != (kind in ("regex", "embedding", "proxy", "text+proxy")) and kind != "label":
         raise UnknownNameError("scorer", score, NAMES)
     makers: dict[str, Callable[[], AnswerScorer]] = {
         "text": lambda: PairScorer("text", compare_texts),
@@ -251,6 +216,7 @@ def make_scorer(score: Any) -> AnswerScorer:
         "regex": lambda: make_pattern_scorer(rest),
         "embedding": lambda: make_embedding_scorer(rest),
         "proxy": lambda: ProxyScorer(rest),
+        "text+proxy": lambda: MixedScorer(PairScorer("text", compare_texts), ProxyScorer(rest)),
     }
     if kind not in makers:
         raise UnknownNameError("scorer", score, NAMES)

@@ -1,5 +1,6 @@
 """Where the answers of a text-only model come from: a Python function, a server, or any other model."""
 
+import logging
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -11,6 +12,8 @@ from reagent.models.http.capabilities import NOT_FOUND, detect_server
 from reagent.models.http.client import Client, RequestRejectedError
 from reagent.models.http.config import ServerAddress, ServerOptions
 from reagent.models.http.responses import parse_response
+
+logger = logging.getLogger(__name__)
 
 LIMITS = ("max_tokens", "max_completion_tokens")  # newer servers know only the second one
 
@@ -111,7 +114,7 @@ class ServerSource:
         self.meter, self.temperature = self.client.meter, temperature
         self.server = detect_server(self.client)
         self._completes: bool | None = None  # found out at the first text
-        self._limit: str | None = None  # found out at the first chat
+        self._parameters: dict[str, Any] | None = None  # of a chat, found out at the first one
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -137,14 +140,15 @@ class ServerSource:
         return answers
 
     def _request(self, request: Request) -> tuple[str, dict[str, Any]]:
-        body: dict[str, Any] = {"model": self.server.model, "temperature": self.temperature}
+        body: dict[str, Any] = {"model": self.server.model}
         if self.temperature > 0 or request.sample:
             body["seed"] = zlib.crc32(repr((request.prompt, request.sample)).encode()) % 2**31
         if isinstance(request.prompt, str) and self._completes_texts():
-            return "completions", {**body, "prompt": request.prompt, "max_tokens": request.max_new_tokens}
+            body |= {"temperature": self.temperature, "max_tokens": request.max_new_tokens}
+            return "completions", {**body, "prompt": request.prompt}
         user = [{"role": "user", "content": request.prompt}]
         messages = user if isinstance(request.prompt, str) else [dict(message) for message in request.prompt]
-        return "chat/completions", {**body, "messages": messages, self._chat_limit(): request.max_new_tokens}
+        return "chat/completions", {**body, "messages": messages, **self._chat_parameters(request.max_new_tokens)}
 
     def _completes_texts(self) -> bool:
         if self._completes is None:
@@ -152,13 +156,25 @@ class ServerSource:
             self._completes = self._accepts("completions", body)
         return self._completes
 
-    def _chat_limit(self) -> str:
-        """What the server calls the largest number of new tokens."""
-        if self._limit is None:
+    def _chat_parameters(self, max_new_tokens: int) -> dict[str, Any]:
+        """The temperature, if the server takes one, and the largest number of new tokens under its name."""
+        if self._parameters is None:
             body = {"model": self.server.model, "messages": [{"role": "user", "content": "Hello"}]}
-            accepted = (name for name in LIMITS if self._accepts("chat/completions", {**body, name: 1}))
-            self._limit = next(accepted, LIMITS[0])
-        return self._limit
+            temperatures = [{"temperature": self.temperature}, {}]
+            choices = [{**given, limit: 1} for given in temperatures for limit in LIMITS]
+            accepted = (choice for choice in choices if self._accepts("chat/completions", {**body, **choice}))
+            self._parameters = next(accepted, choices[0])
+            if "temperature" not in self._parameters:
+                self._note_temperature()
+        return {name: value if name == "temperature" else max_new_tokens for name, value in self._parameters.items()}
+
+    def _note_temperature(self) -> None:
+        if self.temperature > 0:
+            raise InputError(f"{self.client.address.api} refuses temperature {self.temperature:g}: leave it out")
+        logger.warning(
+            "%s refuses temperature 0 and samples its answers: give `answers` for the noise in standard errors",
+            self.client.address.api,
+        )
 
     def _accepts(self, path: str, body: dict[str, Any]) -> bool:
         try:
