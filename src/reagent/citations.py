@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     import pandas
 
 Mark = Literal["needed", "sufficient", "redundant"]
-FEW_MARKS = 0.3  # importance from which a source is cited although it has no mark, if no other has one
+AS_IMPORTANT = 0.5  # share of the largest importance from which a source is cited although it has no mark, …
+MOST_CITED = 5  # … if there are not more sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +97,12 @@ class AnswerPart:
 
     @property
     def cited(self) -> tuple[Source, ...]:
-        """The sentences that the part rests on: those with a mark, otherwise those of clear importance."""
+        """The sentences that the part rests on: those with a mark, and a few others that are nearly as important."""
         if not self.from_documents:
             return ()
-        marked = tuple(source for source in self.sentences if source.marks)
-        return marked or tuple(source for source in self.sentences if source.importance >= FEW_MARKS)
+        least = AS_IMPORTANT * self.sentences[0].importance
+        cited = tuple(source for source in self.sentences if source.marks or source.importance >= least)
+        return cited if len(cited) <= MOST_CITED else tuple(source for source in cited if source.marks)
 
     def source(self, sentence: int) -> Source:
         """The entry of a sentence."""

@@ -126,6 +126,23 @@ def test_each_sentence_of_the_answer_has_its_own_sources() -> None:
     assert [citations.answer[part.start : part.end] for part in citations.parts] == ["yes.", "also."]
 
 
+def test_sources_of_different_sentences_are_not_redundant() -> None:
+    """Each keeps half of the whole answer alone, but they do not make up for each other."""
+    citations = cite(reader([{"red"}], [{"big"}]), "yes. also.")
+    assert marks(citations) == {"red.": ("needed",), "big.": ("needed",)}
+    assert citations.whole.redundancies == ()
+    assert [source.redundant_with for source in citations.whole.documents] == [(), (), ()]
+
+
+def test_redundant_sources_of_one_sentence_are_redundant_for_the_whole_answer() -> None:
+    citations = cite(reader([{"red"}, {"old"}], [{"big"}]), "yes. also.")
+    assert [r.sentences for r in citations.whole.redundancies] == [(0, 3)]
+    assert marks(citations)["big."] == ("needed",)
+    assert {word for word, some in marks(citations).items() if "redundant" in some} == {"red.", "old."}
+    (first,) = citations.parts[0].redundancies
+    assert citations.whole.redundancies[0].effect == pytest.approx(first.effect, abs=0.01)
+
+
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [([{"green"}], {"green."}), ([{"blue", "new"}], {"blue.", "new."}), ([{"red"}, {"big"}], None)],
@@ -378,6 +395,20 @@ def test_a_part_from_many_sentences_is_not_called_foreign(capsys: pytest.Capture
     for text in (capsys.readouterr().out, citations.to_markdown(), citations.to_html(), repr(citations)):
         assert "from many sentences" in text
     assert "not from the documents" not in citations.to_markdown()
+
+
+def test_a_few_equal_sources_are_all_cited() -> None:
+    """Each of five sentences carries a fifth: none has a mark, and none is left out."""
+    whole = cite_counter(counter(0.6), 6).whole
+    assert len(whole.cited) == 5
+    assert {source.index for source in whole.cited} == {1, 2, 3, 4, 5}
+    assert not any(source.marks for source in whole.cited)
+
+
+def test_a_source_that_is_nearly_as_important_as_a_marked_one_is_cited() -> None:
+    whole = cite_counter(counter(0.55, first=1.0), 5).whole
+    assert whole.cited[0].marks == ("needed",)
+    assert {source.index for source in whole.cited} == {0, 1, 2, 3, 4}
 
 
 @pytest.mark.parametrize("gain", [0.5, 0.05])

@@ -66,9 +66,10 @@ class SourceSearch:
         self._measure(np.concatenate([every, alone]))
         ranked = np.argsort(-self._gains_alone(), kind="stable")
         self._measure([self.probes.set_of([i]) for i in ranked])
-        groups = [units for t in self._targets if len(units := self._sufficient(t)) > 1]
+        groups = [units for t in self.parts if len(units := self._sufficient(t)) > 1]
         self._measure([self.probes.set_of(units) for units in groups])
         self._measure([self._others(units, i) for units in groups for i in units])
+        self._measure([self.probes.set_of(members) for t in self.parts if (members := self._redundant(t))])
         worth = [units for units in self.documents if len(units) > 1]
         self._measure([self.probes.all_but(units, self.whole) for units in worth])
         self._measure([self.probes.set_of(units) for units in worth])
@@ -136,12 +137,14 @@ class SourceSearch:
     def part(self, target: int, logprob: float) -> PartSources:
         """The sources of one part, which has this log-probability with all documents."""
         redundancies = self._redundancies(target)
-        partners = {i: {*r.sentences} - {i} for r in redundancies for i in r.sentences}
-        sentences = [self._source(i, [i], target, partners.get(i, set())) for i in range(self.units)]
+        partners = {
+            i: {j for r in redundancies if i in r.sentences for j in r.sentences} - {i} for i in range(self.units)
+        }
+        sentences = [self._source(i, [i], target, partners[i]) for i in range(self.units)]
         document_of = {i: number for number, units in enumerate(self.documents) for i in units}
         documents = []
         for number, units in enumerate(self.documents):
-            others = {document_of[i] for unit in units for i in partners.get(unit, ())} - {number}
+            others = {document_of[i] for unit in units for i in partners[unit]} - {number}
             documents.append(self._source(number, units, target, others))
         return PartSources(
             total=self.total(target)._replace(drop=self._worth(target, logprob)),
@@ -152,16 +155,27 @@ class SourceSearch:
         )
 
     def _redundancies(self, target: int) -> list[Redundancy]:
-        """Units that carry much alone and make up for each other."""
+        """Units that make up for each other; for the whole answer, those that do so for one of its sentences.
+
+        Two units that carry one sentence each also keep much of the whole answer alone, but do not say the same.
+        """
+        worth = [t for t in self.parts if self.total(t).drop >= FROM_DOCUMENTS]
+        targets = [target] if target in self.parts else worth
+        groups = dict.fromkeys(members for t in targets if (members := self._redundant(t)))
+        joint = {members: self._drop(self.probes.set_of(members), target) for members in groups}
+        return [Redundancy(members, drop.drop, drop.stderr) for members, drop in joint.items() if drop is not None]
+
+    def _redundant(self, target: int) -> tuple[int, ...]:
+        """Units that carry much of a part alone and make up for each other."""
         units, total = self._sufficient(target), self.total(target).drop
         joint = self._drop(self.probes.set_of(units), target) if len(units) > 1 else None
         if joint is None:
-            return []
+            return ()
         most = joint.drop - MADE_UP * total  # that may be lost without one of them, or without all but one
         without = {i: (self.probes.set_of([i]), self._others(units, i)) for i in units}
         drops = {i: [self._drop(row, target) for row in rows] for i, rows in without.items()}
-        members = [i for i in units if all(drop is None or drop.drop <= most for drop in drops[i])]
-        return [Redundancy(tuple(members), joint.drop, joint.stderr)] if len(members) > 1 else []
+        members = tuple(i for i in units if all(drop is None or drop.drop <= most for drop in drops[i]))
+        return members if len(members) > 1 else ()
 
     def _others(self, units: Sequence[int], unit: int) -> Mask:
         return self.probes.set_of([i for i in units if i != unit])
