@@ -204,11 +204,25 @@ class Study:
 
         show(self)
 
+    def to_html(self, path: str | Path | None = None) -> str:
+        """One self-contained HTML page; also written to `path` if given."""
+        from reagent.views.studies_page import render_page
+
+        page = render_page(self)
+        if path is not None:
+            atomic_write(path, page)
+        return page
+
     def to_frame(self) -> "pandas.DataFrame":
         """A table with a row for each part."""
         from reagent.views.dataframe import study_to_frame
 
         return study_to_frame(self)
+
+    def _repr_html_(self) -> str:
+        from reagent.views.studies_page import render_fragment
+
+        return render_fragment(self)
 
     def __repr__(self) -> str:
         return f"<Study of {self.name!r}: {len(self.parts)} parts, {len(self.inputs)} inputs on {self.model.get('id')}>"

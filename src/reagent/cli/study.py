@@ -68,6 +68,7 @@ def study(
     ] = None,
     address: Annotated[str | None, typer.Option(metavar="A", help="ray: the cluster to use; else one here.")] = None,
     json: o.Json = None,
+    html: o.Html = None,
     quiet: o.Quiet = False,
 ) -> None:
     """Study a prompt template: which of its parts matter over many inputs, and which can go?
@@ -89,14 +90,15 @@ def study(
         chat=chat,
         **drop_none(max_new_tokens=max_new_tokens),
     )
-    check_outputs(json)
+    check_outputs(json, html=html)
     options = server_options(tokenizer, cache, concurrency, rate, recover, server)
     arguments = {"device": device, "dtype": dtype, "revision": revision}
     chosen, config = _engine(engine, workers, address, model, arguments, options, quiet)
     with run_progress_bar(f"studying {template.name}", quiet) as on_progress:
         result = run(request, config, out, chosen, on_progress)
+    page = [] if html is None else [lambda: result.to_html(html)]
     shown = [] if quiet or json == "-" else [result.show]
-    write_outputs(result, json, *shown)
+    write_outputs(result, json, *page, *shown)
 
 
 def _engine(

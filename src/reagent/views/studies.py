@@ -54,14 +54,14 @@ def details(study: Study) -> list[str]:
     """What else follows, a sentence each."""
     lines = []
     if len(study.removable.parts) > 1:
-        lines.append(f"Without all idle parts the answers lose {format_effect(study.removable.effect, study)}.")
+        lines.append(f"Without all idle parts the answers {lose(study.removable.effect, study)}.")
     if hurting := study.with_verdict("hurts"):
         verb = "hurts" if len(hurting) == 1 else "hurt"
         lines.append(f"{count(len(hurting), 'part')} {verb}: {names(hurting)}.")
     for group in study.groups:
         members = names([study.parts[i] for i in group.parts])
         lines.append(
-            f"{members} say the same: without all of them the answers lose {format_effect(group.effect, study)}, "
+            f"{members} say the same: without all of them the answers {lose(group.effect, study)}, "
             f"one by one {format_number(group.single)} in sum."
         )
     if unclear := study.with_verdict("unclear"):
@@ -79,9 +79,9 @@ def details(study: Study) -> list[str]:
 def describe_measure(study: Study) -> str:
     """What the numbers are, in one line."""
     whose = "the expected answer" if study.metric == "answer" else "the model’s own answer"
-    loses = format_effect(study.worth, study)
+    loses = lose(study.worth, study)
     return (
-        f"{whose}, {count(len(study.inputs), 'input')}; without any text but the slots it loses {loses}; "
+        f"{whose}, {count(len(study.inputs), 'input')}; without any text but the slots the answers {loses}; "
         f"effects within ±{study.threshold:.2g} {study.unit} count as none"
     )
 
@@ -123,18 +123,23 @@ def format_interval(effect: MeanEffect) -> str:
     return "–" if effect.low is None else f"{format_number(effect.low)} … {format_number(effect.high)}"
 
 
-def format_effect(effect: MeanEffect, study: Study) -> str:
-    """The mean with its unit and interval."""
-    interval = "" if effect.low is None else f" ({100 * study.level:.0f} % interval {format_interval(effect)})"
-    return f"{format_number(effect.mean)} {study.unit}{interval}"
+def lose(effect: MeanEffect, study: Study) -> str:
+    """What the answers lose or gain on average, with its interval."""
+    mean = effect.mean or 0.0
+    ends = (effect.low, effect.high) if mean >= 0 else (effect.high, effect.low)
+    low, high = (None if end is None else end * (1 if mean >= 0 else -1) for end in ends)
+    interval = (
+        "" if low is None else f" ({format_share(study.level)} interval {format_number(low)} … {format_number(high)})"
+    )
+    return f"{'lose' if mean >= 0 else 'gain'} {format_number(abs(mean))} {sanitize(study.unit)} on average{interval}"
 
 
 def format_share(share: float | None) -> str:
     """
     >>> format_share(0.256), format_share(None)
-    ('26 %', '–')
+    ('26\xa0%', '–')
     """
-    return "–" if share is None else f"{100 * share:.0f} %"
+    return "–" if share is None else f"{100 * share:.0f}\xa0%"
 
 
 def describe_model(study: Study) -> str:
@@ -183,7 +188,7 @@ def _table(study: Study) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("part", overflow="fold", ratio=1)
     table.add_column("verdict")
-    for heading in (f"effect ({study.unit})", f"{100 * study.level:.0f} % interval", "matters in", "tokens"):
+    for heading in (f"effect ({study.unit})", f"{format_share(study.level)} interval", "matters in", "tokens"):
         table.add_column(heading, justify="right", no_wrap=True)
     for part in ranked(study):
         table.add_row(
