@@ -33,6 +33,15 @@ except ZeroDivisionError:
 """
 
 
+FETCH = """
+import time
+from reagent.progress_bars import step
+
+with step("fetching tiny", 93_000_000, lambda: 45_000_000):
+    time.sleep(0.7)
+"""
+
+
 class Client(NotebookClient):
     """Runs a notebook in a real kernel and records the updates of its displays."""
 
@@ -56,6 +65,15 @@ def test_there_is_no_bar_outside_a_notebook() -> None:
     assert not in_notebook()
     with notebook_bar() as update:
         assert update is None
+
+
+@pytest.mark.xdist_group("kernel")
+def test_the_first_steps_of_a_model_have_a_bar_with_sizes(tmp_path: Path) -> None:
+    client = Client(FETCH, folder=tmp_path)
+    client.execute()
+    bars = [data["text/html"] for data in client.updates]
+    assert "45 of at most 93 MB (fetching tiny)" in bars[0]
+    assert bars[-1] == ""
 
 
 @pytest.mark.xdist_group("kernel")

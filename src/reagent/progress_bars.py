@@ -33,15 +33,15 @@ def step(what: str, total: int | None = None, measure: Callable[[], int] = lambd
     if is_hidden():
         yield
         return
-    with _choose(what, total) as update, _repeated(lambda: update(completed=measure())):
+    with _choose(what, total) as update, _repeated(lambda: update(measure())):
         yield
 
 
-def _choose(what: str, total: int | None) -> "AbstractContextManager[Callable[..., None]]":
+def _choose(what: str, total: int | None) -> "AbstractContextManager[Callable[[int], None]]":
     """The update function for a step: of a bar in a notebook or in a terminal, or of lines."""
     if in_notebook():
         return _notebook_bar(what, total)
-    return bar(what, total, _describe_bytes) if sys.stderr.isatty() else _lines(what, total)
+    return _terminal_bar(what, total) if sys.stderr.isatty() else _lines(what, total)
 
 
 @contextmanager
@@ -122,32 +122,43 @@ def _columns() -> Callable[..., "Progress"]:
     return partial(Progress, *columns)
 
 
-def _describe_bytes(task: "Task") -> str:
-    if task.total is None:
+def _describe_bytes(done: int, total: int | None) -> str:
+    """
+    >>> _describe_bytes(0, 93_000_000), _describe_bytes(45_000_000, 93_000_000)
+    ('93 MB', '45 MB of 93 MB')
+    """
+    if total is None:
         return ""
-    return f"{format_bytes(int(min(task.completed, task.total)))} of {format_bytes(int(task.total))}"
+    return f"{format_bytes(min(done, total))} of {format_bytes(total)}" if done else format_bytes(total)
 
 
 @contextmanager
-def _notebook_bar(what: str, total: int | None) -> Iterator[Callable[..., None]]:
+def _terminal_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """The bar appears with the first bytes: before them a library may read for a while."""
+    with bar(what, detail=lambda task: _describe_bytes(int(task.completed), total)) as update:
+        yield lambda done: update(completed=done, total=total if done else None)
+
+
+@contextmanager
+def _notebook_bar(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     megabytes = round((total or 0) / 1e6)
     with notebook_bar() as update:
         assert update is not None
-        yield lambda completed: update(NotebookProgress(round(completed / 1e6), megabytes, f"MB ({what})"))
+        yield lambda done: update(NotebookProgress(round(done / 1e6), megabytes, f"MB ({what})"))
 
 
 @contextmanager
-def _lines(what: str, total: int | None) -> Iterator[Callable[..., None]]:
+def _lines(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     """An update function that logs a line every ten seconds."""
     last = started = time.monotonic()
 
-    def update(completed: int) -> None:
+    def update(done: int) -> None:
         nonlocal last
         now = time.monotonic()
         if now - last >= LINE_INTERVAL:
             last = now
-            size = "" if total is None else f"{format_bytes(min(completed, total))} of {format_bytes(total)}, "
-            logger.info("%s: %s%s", what, size, format_time(round(now - started)))
+            parts = _describe_bytes(done, total), format_time(round(now - started))
+            logger.info("%s: %s", what, ", ".join(part for part in parts if part))
 
     yield update
 
