@@ -8,8 +8,9 @@
     │   └── FileError               a file cannot be read, written or understood
     ├── FetchError                  a download or a disk failed                      (exit code 1)
     ├── ServerError                 a server did not answer, or its answer is wrong  (exit code 1)
-    ├── BudgetError                 the permitted number of requests is used up      (exit code 1)
-    └── ProxyError                  a proxy does not behave like the model           (exit code 1)
+    ├── BudgetError                 the permitted cost or number of requests is used up  (exit code 1)
+    ├── ProxyError                  a proxy does not behave like the model           (exit code 1)
+    └── UnusedPartsError            a template has parts that can go                 (exit code 1)
 
 A message is one line. It names the given value, the allowed values and the next step.
 """
@@ -71,8 +72,12 @@ class ServerError(ReagentError):
 
 
 class BudgetError(ReagentError):
-    """The permitted number of requests is used up."""
+    """The permitted cost or number of requests is used up, or would be."""
 
 
 class ProxyError(ReagentError):
     """A proxy does not behave like the model that it stands for."""
+
+
+class UnusedPartsError(ReagentError):
+    """A template has parts that can go, which the caller does not allow."""

@@ -4,9 +4,9 @@ Everything is measured on the log-probability of an answer: the one that each in
 
 - the *effect* of a part: what the answer loses when the part alone is removed from the prompt. It is measured for each
   input, and its mean over the inputs has a confidence interval.
-- *idle*: the interval lies between −threshold and +threshold, and the same holds for all idle parts together.
+- *idle*: the interval lies between −threshold and +threshold, and all idle parts together lose less than the threshold.
 - *redundant*: idle alone, but not when other idle parts are removed too, since they say the same.
-- *borderline*: idle alone, but with the other idle parts the effects add up to the threshold.
+- *borderline*: idle alone, but with the other idle parts the losses add up to the threshold.
 - *needed*, *hurts*: the interval lies above 0, or below 0. *unclear*: none of these; more inputs are needed.
 """
 

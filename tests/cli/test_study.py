@@ -54,3 +54,32 @@ def test_bad_files_are_one_line(study, files: tuple[Path, Path], template: str, 
     assert answer.err.startswith("error: ")
     assert answer.err.count("\n") == 1
     assert message in answer.err
+
+
+def test_ci_fails_if_a_part_can_go(study, files: tuple[Path, Path]) -> None:
+    answer = study(*files, "--threshold", "1000", "--fail-if-unused", "--quiet")
+    assert answer.code == 1
+    assert answer.err.startswith("error: these parts of 'template.md' can go: Task, country; remove")
+    assert study(*files, "--threshold", "1e-9", "--fail-if-unused", "--quiet").code == 0
+
+
+def test_ci_fails_before_any_work_if_it_costs_too_much(study, files: tuple[Path, Path]) -> None:
+    answer = study(*files, "--max-cost", "10")
+    assert answer.code == 1
+    assert "more than 10: raise --max-cost, or use fewer inputs with --limit" in answer.err
+    answer = study(*files, "--dry-run", "--max-cost", "1000")
+    assert (answer.code, answer.out.splitlines()[0]) == (0, "section: Task")
+    assert answer.out.splitlines()[-1].startswith("about 12 forward passes")
+
+
+def test_alternatives_of_a_slot(study, files: tuple[Path, Path]) -> None:
+    answer = study(*files, "--alternatives", "country=France,Italy", "--json", "-")
+    assert json.loads(answer.out)["alternatives"] == {"country": ["France", "Italy"]}
+    assert "unknown slot 'city'" in study(*files, "--alternatives", "city=Rome").err
+    assert "takes SLOT=A,B" in study(*files, "--alternatives", "city").err
+
+
+def test_the_page_is_written(study, files: tuple[Path, Path], tmp_path: Path) -> None:
+    answer = study(*files, "--html", tmp_path / "s.html", "--quiet")
+    assert (answer.code, answer.out) == (0, "")
+    assert "reagentStudy" in (tmp_path / "s.html").read_text()

@@ -235,6 +235,14 @@ MaskedLM = Annotated[
 Weighted = Annotated[
     bool | None, typer.Option("--weighted", help="Replacer: sample candidates by their probability, not uniformly.")
 ]
+Alternatives = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--alternatives",
+        metavar="SLOT=A,B,…",
+        help="Replace the value of this slot by these, as --alternatives city=Paris,Rome,Oslo; repeat for more slots.",
+    ),
+]
 Seed = Annotated[int, typer.Option(help="The same seed gives the same explanation.")]
 
 # --- output ---

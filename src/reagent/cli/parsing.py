@@ -161,6 +161,23 @@ def parse_settings(pairs: list[str] | None, option: str = "--set") -> dict[str, 
     return options
 
 
+def parse_alternatives(pairs: list[str] | None) -> dict[str, list[str]]:
+    """The values of slots.
+
+    >>> parse_alternatives(["city=Paris, Rome", "name=Ann"])
+    {'city': ['Paris', 'Rome'], 'name': ['Ann']}
+    """
+    slots: dict[str, list[str]] = {}
+    for pair in pairs or ():
+        name, equals, values = pair.partition("=")
+        if not equals or not name.strip() or not all(value.strip() for value in values.split(",")):
+            raise InputError(f"--alternatives takes SLOT=A,B,…, as city=Paris,Rome, got {pair!r}")
+        if name.strip() in slots:
+            raise InputError(f"--alternatives {name.strip()} is given twice: give all its values at once")
+        slots[name.strip()] = [value.strip() for value in values.split(",")]
+    return slots
+
+
 def join_settings(settings: Mapping[str, Any], named: Mapping[str, Any], option: str = "--set") -> dict[str, Any]:
     """The options of `--set` and those with a flag of their own; an option that is given by both is an error.
 

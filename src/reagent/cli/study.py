@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reagent.cli import arguments as o
-from reagent.errors import InputError
+from reagent.errors import InputError, UnusedPartsError
 
 if TYPE_CHECKING:
     from reagent.bench.engines import Engine
     from reagent.models.base import Model
+    from reagent.studies.request import StudyRequest
 
 
 def study(
@@ -42,6 +43,7 @@ def study(
             help="Effects between -X and X count as none, in nats. Default: 5 % of what the template is worth.",
         ),
     ] = None,
+    alternatives: o.Alternatives = None,
     limit: Annotated[int | None, typer.Option(metavar="N", help="Only the first N inputs.")] = None,
     max_new_tokens: Annotated[
         int | None, typer.Option("--max-new-tokens", metavar="N", help="Longest own answer, in tokens (32).")
@@ -69,6 +71,16 @@ def study(
     address: Annotated[str | None, typer.Option(metavar="A", help="ray: the cluster to use; else one here.")] = None,
     json: o.Json = None,
     html: o.Html = None,
+    fail_if_unused: Annotated[
+        bool, typer.Option("--fail-if-unused", help="Exit with code 1 if a part of the template can go.")
+    ] = False,
+    max_cost: Annotated[
+        int | None,
+        typer.Option(
+            "--max-cost", metavar="N", help="Exit with code 1, before any work, if the study reads more tokens."
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the parts and about what it costs.")] = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Study a prompt template: which of its parts matter over many inputs, and which can go?
@@ -76,7 +88,7 @@ def study(
     Example: reagent study template.md inputs.jsonl
     """
     from reagent.cli.outputs import write_outputs
-    from reagent.cli.parsing import check_outputs, drop_none, server_options
+    from reagent.cli.parsing import check_outputs, drop_none, parse_alternatives, server_options
     from reagent.cli.progress import run_progress_bar
     from reagent.studies.request import StudyRequest
     from reagent.studies.run import run
@@ -88,9 +100,14 @@ def study(
         threshold=threshold,
         limit=limit,
         chat=chat,
+        alternatives=parse_alternatives(alternatives),
+        max_cost=max_cost,
         **drop_none(max_new_tokens=max_new_tokens),
     )
     check_outputs(json, html=html)
+    if dry_run:
+        typer.echo(_describe(request))
+        return
     options = server_options(tokenizer, cache, concurrency, rate, recover, server)
     arguments = {"device": device, "dtype": dtype, "revision": revision}
     chosen, config = _engine(engine, workers, address, model, arguments, options, quiet)
@@ -99,6 +116,17 @@ def study(
     page = [] if html is None else [lambda: result.to_html(html)]
     shown = [] if quiet or json == "-" else [result.show]
     write_outputs(result, json, *page, *shown)
+    if fail_if_unused and result.removable.parts:
+        gone = ", ".join(result.parts[i].name for i in result.removable.parts)
+        raise UnusedPartsError(
+            f"these parts of {template.name!r} can go: {gone}; remove them, or give a lower --threshold"
+        )
+
+
+def _describe(request: "StudyRequest") -> str:
+    passes, tokens = request.estimate()
+    lines = [f"{part.kind}: {part.name}" for part in request.template.parts]
+    return "\n".join([*lines, f"about {passes:,} forward passes that read {tokens:,} tokens"])
 
 
 def _engine(

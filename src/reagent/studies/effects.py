@@ -31,6 +31,11 @@ def is_idle(effect: MeanEffect, threshold: float) -> bool:
     return effect.low is not None and effect.high is not None and -threshold < effect.low and effect.high < threshold
 
 
+def can_go(effect: MeanEffect, threshold: float) -> bool:
+    """Whether the interval proves that the loss is below the threshold; a gain is welcome."""
+    return effect.high is not None and effect.high < threshold
+
+
 def judge(effect: MeanEffect, threshold: float) -> Verdict:
     """
     >>> [judge(MeanEffect(0.0, *ends, 9), 1.0) for ends in ((-0.5, 0.5), (0.1, 2.0), (-2.0, -0.1), (-2.0, 2.0))]

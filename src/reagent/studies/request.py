@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reagent.errors import InputError, UnknownNameError
+from reagent.bench.estimate import CHARACTERS
+from reagent.errors import BudgetError, InputError, UnknownNameError
 from reagent.request import check_new_tokens, check_whole
 from reagent.studies.inputs import ANSWER, Input, read_inputs
 from reagent.templates import Piece, PromptTemplate, join, load_template
@@ -41,6 +42,7 @@ class StudyRequest:
         max_new_tokens: int = 32,
         limit: int | None = None,
         chat: bool | None = None,
+        max_cost: int | None = None,
     ) -> "StudyRequest":
         """Check every argument of `reagent.study`."""
         parsed = read_template(template)
@@ -52,7 +54,7 @@ class StudyRequest:
             isinstance(threshold, bool) or not isinstance(threshold, int | float) or not 0 < threshold < math.inf
         ):
             raise InputError(f"`threshold` must be a number above 0, got {threshold!r}")
-        return cls(
+        request = cls(
             template=parsed,
             inputs=given,
             pieces=tuple(_fill(parsed, one) for one in given),
@@ -62,6 +64,24 @@ class StudyRequest:
             max_new_tokens=check_new_tokens(max_new_tokens),
             chat=chat,
         )
+        if max_cost is not None:
+            request.check_cost(check_whole("max_cost", max_cost, 1))
+        return request
+
+    def estimate(self) -> tuple[int, int]:
+        """About how many forward passes the study takes, and how many tokens they read."""
+        each = len(self.template.parts) + 3  # the whole prompt, each part, all sections, and all idle parts
+        characters = sum(len(piece.text) for pieces in self.pieces for piece in pieces)
+        return each * len(self.inputs), round(each * characters / CHARACTERS)
+
+    def check_cost(self, most: int) -> None:
+        """Raise an error if the study reads clearly more than `most` tokens."""
+        passes, tokens = self.estimate()
+        if tokens > most:
+            raise BudgetError(
+                f"the study takes about {passes:,} forward passes that read {tokens:,} tokens, more than {most:,}: "
+                "raise `max_cost`, or use fewer inputs with `limit`"
+            )
 
     def prompts(self, number: int, without: frozenset[int]) -> tuple[str, ...]:
         """The prompts of one input without some parts: one, or one for each alternative of its slots.

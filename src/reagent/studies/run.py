@@ -50,6 +50,7 @@ def study(
     max_new_tokens: int = 32,
     limit: int | None = None,
     chat: bool | None = None,
+    max_cost: int | None = None,
     out: str | Path | None = None,
     on_progress: Callable[[RunProgress], None] | None = None,
 ) -> Study:
@@ -61,8 +62,8 @@ def study(
 
     Parts whose effect lies between −`threshold` and `threshold` are idle; by default it is 5 % of what the answers lose
     without all parts. A slot with `alternatives` is not removed, but takes each of these values. `chat=False` gives the
-    prompt as plain text to a model that has a chat template. `out` is a file of results, with which an interrupted
-    study continues.
+    prompt as plain text to a model that has a chat template. A study that would read more than about `max_cost` tokens
+    is refused. `out` is a file of results, with which an interrupted study continues.
     """
     request = StudyRequest.build(
         template,
@@ -73,6 +74,7 @@ def study(
         max_new_tokens=max_new_tokens,
         limit=limit,
         chat=chat,
+        max_cost=max_cost,
     )
     loaded = load_model(model)
     return run(request, ModelConfig(str(loaded.info["id"])), out, local_engine(loaded), on_progress)

@@ -8,7 +8,7 @@ would lose something without it. The parts that make it redundant are those that
 from collections.abc import Callable, Mapping, Sequence
 
 from reagent.prompt_study import MeanEffect, PartGroup
-from reagent.studies.effects import is_idle
+from reagent.studies.effects import can_go
 from reagent.studies.measuring import Parts
 
 EffectOf = Callable[[Parts], MeanEffect]
@@ -18,12 +18,12 @@ def find_removable(
     singles: Mapping[int, MeanEffect], effect_of: EffectOf, threshold: float
 ) -> tuple[list[int], list[PartGroup]]:
     """The idle parts that can go together, in order, and the groups that say the same; `singles` are the idle parts."""
-    if len(singles) < 2 or is_idle(effect_of(frozenset(singles)), threshold):
+    if len(singles) < 2 or can_go(effect_of(frozenset(singles)), threshold):
         return sorted(singles), []
     removed: list[int] = []
     groups: list[PartGroup] = []
     for part in sorted(singles, key=lambda i: abs(singles[i].mean or 0.0)):
-        if is_idle(effect_of(frozenset([*removed, part])), threshold):
+        if can_go(effect_of(frozenset([*removed, part])), threshold):
             removed.append(part)
         elif group := _find_group(part, removed, singles, effect_of, threshold):
             groups.append(group)

@@ -25,9 +25,9 @@ STYLES = {
 LEGEND = {
     "needed": "without it the answers become less likely",
     "hurts": "without it the answers become likelier",
-    "idle": "certified below the threshold; all idle parts can go together",
+    "idle": "certified within ± the threshold; all idle parts can go together",
     "redundant": "idle alone, but another part that says the same goes already",
-    "borderline": "idle alone, but with the other idle parts the effects add up",
+    "borderline": "idle alone, but with the other idle parts the losses add up",
     "unclear": "the interval is too wide; give more inputs",
 }
 _ORDER = ("needed", "hurts", "redundant", "borderline", "unclear", "idle")
