@@ -445,7 +445,7 @@ def methods(results: dict[str, Any]) -> str:
         "",
         "`benchmarks/methods.py` explains one output token of the prompt of the README (29 tokens). The preset `paper` was limited",
         "to 200 steps per run. `fast` and `leave-one-out`, the default before, were run five times in turn; their seconds are",
-        "medians.",
+        "medians. `ifr`, `value_zeroing` and `attn_lrp` were measured in another run.",
         "",
         "| method | most important tokens | passes | seconds |",
         "|---|---|---|---|",

@@ -70,6 +70,8 @@ def _passes(info: Mapping[str, Any], units: float, targets: int) -> float:
         "input_x_gradient": 2 + 2 * targets,
         "integrated_gradients": float(info.get("steps") or 64) * slopes,
         "gradient_shap": float(info.get("n_samples", 0)) * slopes,
+        "attn_lrp": 1 + 2 * targets,
+        "value_zeroing": 1 + units,
         "lime": float(info.get("samples", 0)),
         "occlusion": units * draws,
         "exact": 2 ** min(units, MAX_UNITS) * draws,

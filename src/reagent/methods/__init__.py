@@ -21,6 +21,8 @@ greedy.py          the smallest set of units that keeps the prediction
 gradients.py       input × gradient, integrated gradients, gradient SHAP
 captum_adapter.py  a model as Captum expects it
 attention.py       mean attention, attention of the last layer, attention rollout
+information_flow.py  information-flow routes, value zeroing
+attn_lrp.py        layer-wise relevance propagation
 random.py          the random baseline
 hierarchical.py    any method from coarse to fine
 citation.py        the sources of an answer: each removed alone and kept alone
@@ -32,10 +34,12 @@ normalization.py   from effects to scores
 """
 
 from reagent.methods.attention import Attention
+from reagent.methods.attn_lrp import AttnLrp
 from reagent.methods.base import Attribution, Method, Progress, ProgressCallback
 from reagent.methods.exact import Exact
 from reagent.methods.gradients import GradientShap, InputXGradient, IntegratedGradients
 from reagent.methods.greedy import Greedy
+from reagent.methods.information_flow import InformationFlow, ValueZeroing
 from reagent.methods.leave_one_out import LeaveOneOut
 from reagent.methods.lime import Lime
 from reagent.methods.occlusion import Occlusion
@@ -57,10 +61,12 @@ from reagent.methods.shapley import Shapley
 __all__ = [
     "METHODS",
     "Attention",
+    "AttnLrp",
     "Attribution",
     "Exact",
     "GradientShap",
     "Greedy",
+    "InformationFlow",
     "InputXGradient",
     "IntegratedGradients",
     "LeaveOneOut",
@@ -75,6 +81,7 @@ __all__ = [
     "ReagentFast",
     "ReagentPaper",
     "Shapley",
+    "ValueZeroing",
     "find_method",
     "list_methods",
     "make_method",

@@ -98,20 +98,8 @@ class Attention:
         if layers is None:
             raise capability_error(model, HasAttention, self._name)
         on_progress(Progress(1, 1, "passes"))
-        attention = LAYERS[self.layers](layers)
-        effects = [_row(case, attention, t) for t in range(len(case.output))]
-        normalized = [normalize(row, case.protected, "positive") for row in effects]
         reason = "partial" if _is_partial(model, layers) else "fixed"
-        return Attribution(
-            scores=[scores for scores, _ in normalized],
-            effects=effects,
-            effect_unit="attention",
-            steps=[1] * len(effects),
-            stopped=["flat" if flat else reason for _, flat in normalized],
-            runs=[],
-            probes=1,
-            stopping_tests=0,
-        )
+        return attribute_rows(case, LAYERS[self.layers](layers), "attention", reason, passes=1)
 
     @property
     def _name(self) -> str:
@@ -122,6 +110,22 @@ def _is_partial(model: Model, layers: Layers) -> bool:
     """Whether some layers show no attention, as in hybrids with state-space layers, or some of it goes to sinks."""
     missing = len(layers) < getattr(model, "layer_count", 0)
     return missing or any(layer.sum(-1)[layer.any(-1)].min(initial=1.0) < MIN_ROW_SUM for layer in layers)
+
+
+def attribute_rows(case: Case, matrix: Floats, unit: str, reason: str, passes: int) -> Attribution:
+    """The attribution whose effects are rows of a matrix [length, length] that is never negative."""
+    effects = [_row(case, matrix, t) for t in range(len(case.output))]
+    normalized = [normalize(row, case.protected, "positive") for row in effects]
+    return Attribution(
+        scores=[scores for scores, _ in normalized],
+        effects=effects,
+        effect_unit=unit,
+        steps=[1] * len(effects),
+        stopped=["flat" if flat else reason for _, flat in normalized],
+        runs=[],
+        probes=passes,
+        stopping_tests=0,
+    )
 
 
 def _row(case: Case, attention: Floats, t: int) -> Floats:

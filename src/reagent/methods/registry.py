@@ -6,10 +6,12 @@ from typing import Any, NamedTuple
 
 from reagent.errors import InputError, UnknownNameError
 from reagent.methods.attention import Attention
+from reagent.methods.attn_lrp import AttnLrp
 from reagent.methods.base import Method
 from reagent.methods.exact import MAX_UNITS, Exact
 from reagent.methods.gradients import GradientShap, InputXGradient, IntegratedGradients
 from reagent.methods.greedy import Greedy
+from reagent.methods.information_flow import InformationFlow, ValueZeroing
 from reagent.methods.leave_one_out import LeaveOneOut
 from reagent.methods.lime import Lime
 from reagent.methods.occlusion import Occlusion
@@ -19,6 +21,8 @@ from reagent.methods.reagent_paper import ReagentPaper
 from reagent.methods.shapley import Shapley
 from reagent.plugins import find_all, instantiate, load_plugin, plugin_names
 from reagent.validation import check_name, with_options
+
+LAYERS_NEEDED = "decoder layers in the form of LLaMA or GPT-2"
 
 
 class Preset(NamedTuple):
@@ -106,6 +110,24 @@ METHODS: dict[str, MethodInfo] = {
         "attentions",
         "1 for all targets together",
         {"default": Preset(Attention("rollout"), "half of each layer's attention is the residual connection")},
+    ),
+    "ifr": MethodInfo(
+        "information-flow routes: what each token contributes to each layer",
+        LAYERS_NEEDED,
+        "1 for all targets together",
+        {"default": Preset(InformationFlow(), "all paths through attention and residual connections, added up")},
+    ),
+    "value_zeroing": MethodInfo(
+        "how much each layer changes without the value of each token",
+        LAYERS_NEEDED,
+        "1 for each token, for all targets together",
+        {"default": Preset(ValueZeroing(), "cosine distances, mean of all layers")},
+    ),
+    "attn_lrp": MethodInfo(
+        "layer-wise relevance propagation with rules for attention",
+        LAYERS_NEEDED,
+        "1 for all targets together, and a backward pass for each target",
+        {"default": Preset(AttnLrp(), "relevance for the logit; it may be negative")},
     ),
     "lime": MethodInfo(
         "fits a linear model to texts in which about half of the units are removed",

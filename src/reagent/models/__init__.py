@@ -12,6 +12,9 @@ source_cache.py   encoded sources, each computed once
 joint_attention.py    attention of an encoder–decoder over source and output
 network.py        a network as one function from tokens or embeddings to logits
 internals.py      distributions, masked scores, values, gradients and attention of a network
+decoder_layers.py     the decoder layers of a network by their parts, in two known forms
+information_flow.py   what each layer passes on from each token to each position
+relevance.py      layer-wise relevance propagation as modified gradients
 prefix_cache.py   the prefix that many sequences share, computed once
 self_check.py     what a network can do, tried on a short random text when it is loaded
 ragged.py         scores of sequences of different lengths, for every model

@@ -218,6 +218,31 @@ class HasAttention(Protocol):
 
 
 @runtime_checkable
+class HasDecoderLayers(Protocol):
+    """Has decoder layers of a known form (needed by the methods `ifr`, `value_zeroing` and `attn_lrp`)."""
+
+    @property
+    def has_decoder_layers(self) -> bool:
+        """Whether this network has layers in the form of LLaMA or of GPT-2, whose parts add up as expected."""
+        ...
+
+    def contributions(self, ids: Ids) -> list[Singles] | None:
+        """For each layer, what each position takes from each token in attention, [length, length]; rows sum to 1.
+
+        None if this text is too long for it.
+        """
+        ...
+
+    def value_zeroing(self, ids: Ids) -> list[Singles]:
+        """For each layer, how much each position changes without the value of each token; rows sum to 1."""
+        ...
+
+    def relevance(self, case: Case, targets: Sequence[int]) -> Singles:
+        """The relevance of each token by AttnLRP for the logit of each of the output units `targets`."""
+        ...
+
+
+@runtime_checkable
 class HasDistributions(Protocol):
     """Gives whole distributions (needed by the Hellinger distance of `comprehensiveness` and `sufficiency`)."""
 
@@ -300,6 +325,13 @@ def require(model: Model, capability: type, wanted_by: str) -> None:
     """Raise an error if `model` lacks the capability that `wanted_by` needs."""
     if not isinstance(model, capability):
         raise capability_error(model, capability, wanted_by)
+
+
+def require_decoder_layers(model: Model, wanted_by: str) -> HasDecoderLayers:
+    """`model` if its network has layers of a known form; otherwise an error."""
+    if isinstance(model, HasDecoderLayers) and model.has_decoder_layers:
+        return model
+    raise capability_error(model, HasDecoderLayers, wanted_by)
 
 
 def capability_error(model: Model, capability: type, wanted_by: str) -> CapabilityError:

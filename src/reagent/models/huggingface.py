@@ -13,11 +13,14 @@ from reagent.errors import CapabilityError, InputError
 from reagent.explanation import Message
 from reagent.models import internals
 from reagent.models.base import Predictions, Singles
+from reagent.models.decoder_layers import DecoderLayer, find_decoder_layers
+from reagent.models.information_flow import compute_contributions, compute_value_zeroing
 from reagent.models.local import PASS_COST, LocalModel
 from reagent.models.network import LOGITS_AT_ONCE, TOKENS_AT_ONCE, Network
 from reagent.models.padding import pad_right, plan_ragged
 from reagent.models.prefix_cache import PrefixCache, plan_batches
-from reagent.models.self_check import check_network, gradients_hold
+from reagent.models.relevance import compute_relevance
+from reagent.models.self_check import check_network, gradients_hold, layers_hold
 from reagent.models.tokenization import (
     REPLACEMENT,
     TokenizerCodec,
@@ -237,4 +240,36 @@ class HuggingFaceModel(LocalModel[Network]):
 
     def attentions(self, ids: Ids) -> list[Singles] | None:
         self.meter.add(1, len(ids))
-        return internals.compute_attentions(self._adapter, ids)
+        with self._lock:
+            return internals.compute_attentions(self._adapter, ids)
+
+    @property
+    def has_decoder_layers(self) -> bool:
+        return bool(self._layers)
+
+    @cached_property
+    def _layers(self) -> tuple[DecoderLayer, ...]:
+        """None if they are not known, or do not compute what is expected of them."""
+        layers = find_decoder_layers(self._adapter.module)
+        if layers is None:
+            return ()
+        with self._lock:
+            layers = find_decoder_layers(self._adapter.eager.module) or ()
+            return layers if layers_hold(self._adapter, layers, self.special_ids) else ()
+
+    def contributions(self, ids: Ids) -> list[Singles] | None:
+        self.meter.add(1, len(ids))
+        with self._lock:
+            return compute_contributions(self._adapter, self._layers, ids)
+
+    def value_zeroing(self, ids: Ids) -> list[Singles]:
+        self.meter.add(1 + len(ids), len(ids))  # every layer reads the text once more for each token
+        with self._lock:
+            return compute_value_zeroing(self._adapter, self._layers, ids)
+
+    def relevance(self, case: Case, targets: Sequence[int]) -> Singles:
+        embeddings = self.embed(case.ids[: int(case.positions.max())])  # the last target is not read
+        assert embeddings is not None
+        self.meter.add(1, len(embeddings))
+        with self._lock:
+            return compute_relevance(self._adapter, self._layers, case, embeddings, targets)

@@ -238,6 +238,13 @@ class Network:
         return numbers.expand(len(rows), -1)
 
     @cached_property
+    def eager(self) -> "Network":
+        """The same network around `_eager`: hooks on its modules are seen by nothing else."""
+        twin = copy.copy(self)
+        twin.module = self._eager
+        return twin
+
+    @cached_property
     def _eager(self) -> Any:
         """The same network with the attention implementation that keeps its weights.
 

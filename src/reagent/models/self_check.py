@@ -7,7 +7,7 @@ right, only slower or with fewer methods.
 
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -15,6 +15,8 @@ import numpy as np
 import torch
 
 from reagent.errors import InputError
+from reagent.models.decoder_layers import DecoderLayer
+from reagent.models.information_flow import compute_contributions
 from reagent.models.network import Network
 from reagent.models.prefix_cache import PrefixCache
 
@@ -90,6 +92,16 @@ def gradients_hold(network: Network, avoid: frozenset[int]) -> bool:
         return any(abs(slope - 1) < SLOPE_ERROR for slope in slopes)
     except Exception as error:  # the code of another package
         _log.debug("the check of gradients raised %r", error)
+        return False
+
+
+def layers_hold(network: Network, layers: Sequence[DecoderLayer], avoid: frozenset[int]) -> bool:
+    """Whether the parts of the layers add up to what the network computes, in one short text."""
+    ids = _random_text(network, avoid)[0].cpu().numpy()
+    try:
+        return network.embed(ids) is not None and compute_contributions(network, layers, ids) is not None
+    except Exception as error:  # the code of another package
+        _log.debug("the check of decoder layers raised %r", error)
         return False
 
 
