@@ -116,6 +116,7 @@ def test_the_public_names_are_exactly_these() -> None:
         "evaluate",
         "explain",
         "from_captum",
+        "from_inseq",
         "from_shap",
         "load",
         "load_model",

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from reagent.errors import InputError, ReagentError
     from reagent.evaluation import Evaluation
     from reagent.exchange.captum import from_captum
+    from reagent.exchange.inseq import from_inseq
     from reagent.exchange.shap import from_shap
     from reagent.explanation import Explanation, Token, load
     from reagent.models import load_model
@@ -80,6 +81,7 @@ _MODULES = {
     "cite": "reagent.api.cite",
     "check_traced": "reagent.api.check_traced",
     "from_captum": "reagent.exchange.captum",
+    "from_inseq": "reagent.exchange.inseq",
     "from_shap": "reagent.exchange.shap",
     "study": "reagent.studies.run",
     "load_model": "reagent.models",
@@ -110,6 +112,7 @@ __all__ = [
     "evaluate",
     "explain",
     "from_captum",
+    "from_inseq",
     "from_shap",
     "load",
     "load_model",

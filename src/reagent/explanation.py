@@ -552,6 +552,12 @@ class Explanation:
 
         return to_captum(self)
 
+    def to_inseq(self, path: str | Path | None = None) -> str:
+        """The JSON of Inseq, for `inseq.FeatureAttributionOutput.load`; also written to `path` where one is given."""
+        from reagent.exchange.inseq import to_inseq
+
+        return to_inseq(self, path)
+
     def _repr_html_(self) -> str:
         from reagent.views.html import render_fragment
 

@@ -4,6 +4,7 @@ attributions.py   numbers of another tool for pieces of a text, as an Explanatio
 alignment.py      where the pieces of another tool are in a text
 shap.py           shap.Explanation
 captum.py         LLMAttributionResult of captum
+inseq.py          the JSON of Inseq
 
 Exports need the tool where they build its objects. Imports need a model, which cuts the text into its tokens.
 """

@@ -41,6 +41,8 @@ class Attributions:
     """Where the pieces of the prompt are, if the tool says so."""
     gaps: bool = False
     """Whether a part of the prompt may have no piece; it becomes protected."""
+    ids: Sequence[int] | None = None
+    """The tokens of the whole text, if the tool says so; they must be those of the model."""
     seconds: float = 0.0
     """What the tool needed, if it says so."""
 
@@ -70,6 +72,11 @@ class Attributions:
         """The explanation of `model` that these numbers are."""
         loaded: Model = model if hasattr(model, "score") and hasattr(model, "case") else load_model(model)
         case = self._case(loaded)
+        if self.ids is not None and list(self.ids) != case.ids.tolist():
+            raise InputError(
+                f"{self.method['id']} read other tokens than {loaded.info['id']!r} reads in this text: give the model "
+                "that it explained, and a text that both read alike"
+            )
         places = find_pieces(case.prompt, self.inputs, self.gaps) if self.places is None else self.places
         inputs = _Units.of(case.input, places)
         outputs = _Units.of(case.output, find_pieces(case.completion, self.outputs))
