@@ -7,7 +7,7 @@ SITE := .venv/.docs
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test docs soak sweep check benchmark study dist clean
+.PHONY: help install demo test docs gallery soak sweep check benchmark study dist clean
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -42,6 +42,10 @@ $(SITE): $(BASE)
 docs: $(SITE)  ## build the site into site/ (a broken link is an error), and open every page in Chromium
 	NO_COLOR=1 PYTHONPATH=tools $(BIN)/python -m zensical build --strict --clean
 	$(BIN)/python tools/check_site.py
+
+gallery: $(STAMP)  ## run the scripts of examples/ and the tutorials: pictures, notebooks and outputs in docs/ (minutes)
+	$(BIN)/python tools/gallery.py
+	$(BIN)/python tools/notebooks.py
 
 soak: $(STAMP)  ## attack files, service, servers and prompts (hours); SOAK="--minutes 30"; writes docs/hardening.md
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python tests/hostile/soak.py --out docs/benchmarks/soak.json $(SOAK)
