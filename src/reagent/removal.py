@@ -18,6 +18,7 @@ import numpy as np
 from reagent.case import Case, Floats, Ids, Mask, OutputScores, TargetScores
 from reagent.models.base import Model, require_attention_mask
 from reagent.models.ragged import score_ragged
+from reagent.replacers.alternatives import TextProposals
 from reagent.replacers.base import Proposals
 from reagent.validation import check_name
 
@@ -52,6 +53,8 @@ class Remover(Protocol):
 def make_remover(removal: str, model: Model, case: Case, proposals: Proposals) -> Remover:
     """The remover of that name; `proposals` are used by `replace` only."""
     check_removal(removal)
+    if removal == "replace" and isinstance(proposals, TextProposals):
+        return Substitute(model, case, proposals)
     if removal == "replace":
         return Replace(model, case, proposals)
     return Delete(model, case) if removal == "delete" else MaskOut(model, case)
@@ -157,6 +160,34 @@ class Replace:
         columns = self.proposals.choose(uniform, self.free)
         sequences = self.proposals.apply(removed, columns, self.free)
         return self.case.score_outputs(self.model, sequences[:, : len(self.case.ids)])
+
+
+@dataclass(frozen=True)
+class Substitute:
+    """Replaces removed units by texts of any length; only slots that have alternatives can be removed."""
+
+    model: Model
+    case: Case
+    proposals: TextProposals
+    is_random: bool = field(default=True, init=False)
+
+    @property
+    def free(self) -> Ids:
+        return np.flatnonzero(self.proposals.replaceable[: len(self.case.units) - 1])
+
+    def score(self, removed: Mask, uniform: Floats | None = None) -> OutputScores:
+        assert uniform is not None, "replacement needs numbers that choose the candidates"
+        columns = self.proposals.choose(uniform, self.free)
+        length = len(self.case.ids)
+        sequences = [
+            text[: len(text) + length - len(self.proposals.original)] for text in self._texts(removed, columns)
+        ]
+        shift = np.array([len(text) for text in sequences]) - length
+        before = self.case.positions + shift[:, None]
+        return self.case.output_scores(score_ragged(self.model, sequences, before, self.case.targets))
+
+    def _texts(self, removed: Mask, columns: Ids) -> list[Ids]:
+        return self.proposals.substitute(removed, columns, self.free)
 
 
 def _removed_tokens(case: Case, free: Ids, removed: Mask) -> Mask:

@@ -18,6 +18,7 @@ from reagent.methods.registry import make_method, uses_replacer
 from reagent.models.base import Model, require_logprobs
 from reagent.models.chat import Chat, Tools, check_messages, check_tools
 from reagent.replacers import Replacer, choose_automatic, make_replacer
+from reagent.replacers.alternatives import fill_slots
 from reagent.segmentation import UNITS, Span, check_spans
 from reagent.validation import check_name
 
@@ -86,8 +87,17 @@ class ExplainRequest:
         replacer_options: Mapping[str, Any] | None = None,
         seed: int | None = 0,
         control_tokens: str = "keep",
+        alternatives: Mapping[str, Sequence[str]] | None = None,
     ) -> "ExplainRequest":
         """Check every argument of `reagent.explain`; `options` are those of the method."""
+        if alternatives:
+            if prompt_spans is not None or units is not None or replacer != "auto":
+                raise InputError(
+                    "`alternatives` are the units and the replacer: leave out `prompt_spans`, `units` and `replacer`"
+                )
+            prompt, prompt_spans, replacer = fill_slots(prompt, alternatives)
+            if hasattr(configure_method(method, preset, options or {}, "auto")[0], "removal"):
+                options = {"removal": "replace", **(options or {})}
         checked_prompt = check_prompt(prompt)
         check_texts(target=target, target_span=target_span, contrast=contrast, answer_span=answer_span)
         asked = {"target_span": target_span, "contrast": contrast, "answer_span": answer_span}

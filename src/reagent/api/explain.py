@@ -45,6 +45,7 @@ def explain(
     replacer_options: Mapping[str, Any] | None = None,
     seed: int | None = 0,
     control_tokens: str = "keep",
+    alternatives: Mapping[str, Sequence[str]] | None = None,
     on_progress: ProgressCallback | None = None,
     on_answer: Callable[[str], None] | None = None,
     **options: Any,
@@ -73,6 +74,7 @@ def explain(
     replacer_options: Mapping[str, Any] | None = None,
     seed: int | None = 0,
     control_tokens: str = "keep",
+    alternatives: Mapping[str, Sequence[str]] | None = None,
     on_progress: ProgressCallback | None = None,
     on_answer: Callable[[str], None] | None = None,
     **options: Any,
@@ -100,6 +102,7 @@ def explain(
     replacer_options: Mapping[str, Any] | None = None,
     seed: int | None = 0,
     control_tokens: str = "keep",
+    alternatives: Mapping[str, Sequence[str]] | None = None,
     on_progress: ProgressCallback | None = None,
     on_answer: Callable[[str], None] | None = None,
     **options: Any,
@@ -138,6 +141,8 @@ def explain(
         seed: for all random draws; None draws a seed and records it.
         control_tokens: how control tokens in your text, such as `<|im_end|>`, are read. "keep": as control tokens, with
             a warning; they are never removed. "text": as the letters they are written with.
+        alternatives: for a prompt with slots `{{ name }}`, the values of each: the first is that of the prompt, and
+            the others replace it. The slots are the units; everything else is kept.
         on_progress: called with a `Progress`; without it, a notebook shows a progress bar.
         on_answer: called with the output before it is explained, token by token where the model can stream.
         options: options of the method, such as `probes` or `max_steps`.
@@ -175,6 +180,7 @@ def explain(
             replacer_options=replacer_options,
             seed=seed,
             control_tokens=control_tokens,
+            alternatives=alternatives,
         )
 
     if prompts is None:

@@ -56,6 +56,7 @@ def explain(
     system: o.System = None,
     messages: o.Messages = None,
     control_tokens: o.ControlTokens = "keep",
+    alternatives: o.Alternatives = None,
     seed: o.Seed = 0,
     settings: o.Settings = None,
     probes: o.Probes = None,
@@ -92,6 +93,7 @@ def explain(
         drop_none,
         join_settings,
         load_model,
+        parse_alternatives,
         parse_price,
         parse_settings,
         replacer_arguments,
@@ -125,6 +127,7 @@ def explain(
         options=join_settings(parse_settings(settings), named),
         what_if=what_if,
         screen=not no_screen,
+        alternatives=parse_alternatives(alternatives),
         **replacer_arguments(replacer, candidates, masked_lm, weighted),
         **question.arguments(),
     )

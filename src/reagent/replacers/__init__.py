@@ -8,6 +8,7 @@ self_lm.py         `self`: the explained model's own predictions
 infill.py          `infill`: the same, reranked by the text that follows
 pos.py             `pos`: tokens of the same part of speech
 uniform.py         `random`: any ordinary token
+alternatives.py    other values of slots in the prompt
 vocabulary.py      the explained model's tokens as text
 """
 
