@@ -51,9 +51,9 @@ def estimate_answers(model: TextModel, request: ExplainRequest | CiteRequest) ->
     else:
         dry_run = run_dry(model, request).next_token
         probes, words = dry_run.requests - 1, dry_run.tokens  # one of them is the unchanged prompt
-    requests = own + model.answers * probes
+    requests = own + model.requests_per_probe * probes
     limit = model.options.max_requests
     allowed = requests if limit is None else min(requests, limit)
     longest = words / max(probes, 1)
-    sent = (model.answers * words + own * longest) * TOKENS_PER_WORD * allowed / max(requests, 1)
+    sent = (model.requests_per_probe * words + own * longest) * TOKENS_PER_WORD * allowed / max(requests, 1)
     return AnswerEstimate(allowed, round(sent), allowed * request.max_new_tokens)

@@ -72,6 +72,15 @@ Temperature = Annotated[
     float | None,
     typer.Option("--temperature", metavar="T", help="--score: the server samples at this temperature (0)."),
 ]
+Parts = Annotated[
+    int | None,
+    typer.Option(
+        "--parts",
+        metavar="N",
+        help="--score text: divide the answer, and also ask for each part after the true beginning (1). For servers "
+        "that complete texts or continue an answer.",
+    ),
+]
 MaxRequests = Annotated[
     int | None, typer.Option("--max-requests", metavar="N", help="--score: requests for answers, at most.")
 ]

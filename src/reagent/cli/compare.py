@@ -37,6 +37,7 @@ def compare(
     score: o.Score = None,
     answers: o.Answers = None,
     temperature: o.Temperature = None,
+    parts: o.Parts = None,
     max_requests: o.MaxRequests = None,
     replacer: o.ReplacerName = "auto",
     candidates: o.Candidates = None,
@@ -95,7 +96,7 @@ def compare(
     )
     check_outputs(json, html=html, latex=latex)
     options = server_options(tokenizer, cache, concurrency, rate, recover, server)
-    options |= text_options(score, answers, temperature, max_requests)
+    options |= text_options(score, answers, temperature, parts, max_requests)
     loaded = load_model(model, device, dtype, revision, languages, quiet, options)
     with progress_bar("comparing", quiet) as on_progress:
         comparison = run_all(loaded, requests, lambda _name, progress: on_progress(progress))

@@ -32,6 +32,7 @@ def explain(
     score: o.Score = None,
     answers: o.Answers = None,
     temperature: o.Temperature = None,
+    parts: o.Parts = None,
     max_requests: o.MaxRequests = None,
     proxy: o.ProxyName = None,
     price: o.Price = None,
@@ -133,7 +134,7 @@ def explain(
     )
     check_outputs(json, html=html, png=png)
     options = server_options(tokenizer, cache, concurrency, rate, recover, server)
-    options |= text_options(score, answers, temperature, max_requests)
+    options |= text_options(score, answers, temperature, parts, max_requests)
     prices = parse_price(price, dry_run)
     loaded = load_model(model, device, dtype, revision, languages, quiet, options)
     stand_in = None if proxy is None else load_model(proxy, device, dtype, None, None, quiet)

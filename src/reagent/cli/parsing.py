@@ -221,10 +221,14 @@ def server_options(
 
 
 def text_options(
-    score: str | None, answers: int | None, temperature: float | None, max_requests: int | None
+    score: str | None,
+    answers: int | None,
+    temperature: float | None,
+    parts: int | None,
+    max_requests: int | None,
 ) -> dict[str, Any]:
     """The options of a text-only model as `load_model` takes them."""
-    more = drop_none(answers=answers, temperature=temperature, max_requests=max_requests)
+    more = drop_none(answers=answers, temperature=temperature, parts=parts, max_requests=max_requests)
     if score is None and more:
         raise InputError(f"--{next(iter(more)).replace('_', '-')} is for --score: give --score text, or leave it out")
     return more | drop_none(score=score)

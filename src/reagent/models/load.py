@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 DEFAULT_MODEL = "smollm2"
-TEXT_OPTIONS = ("score", "answers", "temperature", "max_requests")
+TEXT_OPTIONS = ("score", "answers", "temperature", "parts", "max_requests")
 _ALLOWED = "give a folder, a .gguf file, a hub id or 'smollm2'"
 
 
@@ -46,9 +46,9 @@ def load_model(
     backoff, top, recover.
 
     A function from a prompt to an answer is a text-only model: its answers are compared with the original one. So is
-    any other source if one of the options `score`, `answers`, `temperature` and `max_requests` is given; `score` says
-    how answers are compared: text, exact, label, regex:PATTERN, embedding:MODEL, proxy:MODEL, text+proxy:MODEL or a
-    function.
+    any other source if one of the options `score`, `answers`, `temperature`, `parts` and `max_requests` is given;
+    `score` says how answers are compared: text, exact, label, regex:PATTERN, embedding:MODEL, proxy:MODEL,
+    text+proxy:MODEL or a function.
     """
     text = {name: server.pop(name) for name in TEXT_OPTIONS if name in server}
     if text or _only_answers(source):
@@ -84,7 +84,13 @@ def _only_answers(source: Any) -> bool:
 def _load_text_model(source: Any, text: Mapping[str, Any], server: Mapping[str, Any], **placement: Any) -> Model:
     from reagent.models.http.config import ServerOptions
     from reagent.models.text.model import TextModel, TextOptions
-    from reagent.models.text.sources import AnswerSource, FunctionSource, ModelSource, ServerSource
+    from reagent.models.text.sources import (
+        NO_CONTINUATION,
+        AnswerSource,
+        FunctionSource,
+        ModelSource,
+        ServerSource,
+    )
 
     given = {name: value for name, value in text.items() if value is not None}
     options = with_options(TextOptions(), given, "a text-only model")
@@ -96,6 +102,8 @@ def _load_text_model(source: Any, text: Mapping[str, Any], server: Mapping[str, 
     if isinstance(source, AnswerSource):
         return TextModel(source, options)
     if _only_answers(source):
+        if options.parts > 1:
+            raise InputError(NO_CONTINUATION)
         return TextModel(FunctionSource(source), options)
     if options.answers is not None and options.answers > 1:
         raise InputError("a model on this machine answers greedily: leave out `answers`")

@@ -12,6 +12,7 @@ import reagent
 from models.http.conftest import Truth
 from models.http.servers import Proxy, Refusal, changed, proxied, serving
 from reagent.cli import main
+from reagent.errors import CapabilityError
 from reagent.models.text import TextModel
 
 PROMPT = (
@@ -26,6 +27,7 @@ class Talking:
 
     completions: bool = False
     limit: str = "max_tokens"
+    continues: str | None = None  # what the last message of the assistant needs, so that it is continued
     temperature: bool = True  # whether it may be given
     logprobs: bool = True  # whether they may be requested; never returned
     seen: list[tuple[str, Any]] = field(default_factory=list)
@@ -38,7 +40,8 @@ class Talking:
     def post(self, path: str, body: Any, _headers: dict[str, str]) -> Any:
         self.seen.append((path, body))
         if path == "/v1/completions" and self.completions:
-            return {"choices": [{"text": self._say(body["prompt"])}]}
+            text, begun, begin = body["prompt"].partition("capital,")
+            return {"choices": [{"text": self._say(text + begun)[len(begin) :]}]}
         if path != "/v1/chat/completions":
             raise Refusal(404, "Not Found")
         unknown = {"max_tokens", "max_completion_tokens"} - {self.limit}
@@ -48,8 +51,12 @@ class Talking:
             raise Refusal(400, "Unsupported value: temperature")
         if not all(message["content"].strip() for message in body["messages"]):
             raise Refusal(400, "messages must not be empty")
-        text = " ".join(message["content"] for message in body["messages"])
-        return {"choices": [{"message": {"role": "assistant", "content": self._say(text)}}]}
+        *_, last = messages = body["messages"]
+        begin = last["content"] if last["role"] == "assistant" else ""
+        text = " ".join(message["content"] for message in messages[: -1 if begin else None])
+        continues = begin and (self.continues == "nothing" or self.continues in {*body, *last})
+        said = self._say(text)[len(begin) :] if continues else self._say(text)
+        return {"choices": [{"message": {"role": "assistant", "content": said}}]}
 
     def _say(self, text: str) -> str:
         return "Tokyo" if "Japan" in text and "capital" in text else "I do not know"
@@ -122,6 +129,30 @@ def test_the_command_line_counts_the_cost_before(talking: Callable[..., Any], ca
     assert "1,650 received" in line
     assert "cost about 0.0" in line
     assert not [path for path, _ in app.seen if path.startswith("/v1/chat")]
+
+
+@pytest.mark.parametrize("need", ["continue_final_message", "nothing", "prefix"])
+def test_a_chat_continues_its_answer(talking: Callable[..., Any], need: str) -> None:
+    url, app = talking(continues=need)
+    why = reagent.explain(reagent.load_model(url, score="text", parts=2), PROMPT, probes=40)
+    assert {row.token.text.strip() for row in why.top(2)} == {"Japan", "capital"}
+    begun = [body for _, body in app.seen if body.get("messages", [{}])[-1].get("content") == "To"]
+    assert len(begun) > 20
+    assert all(need == "nothing" or need in {*body, *body["messages"][-1]} for body in begun)
+    assert why.cost.requests <= 2 * 41
+
+
+def test_a_completed_text_is_continued_after_the_beginning(talking: Callable[..., Any]) -> None:
+    url, app = talking(completions=True)
+    why = reagent.explain(reagent.load_model(url, score="text", parts=2), PROMPT, probes=40)
+    assert {row.token.text.strip() for row in why.top(2)} == {"Japan", "capital"}
+    assert f"{PROMPT}To" in [body.get("prompt") for _, body in app.seen]
+
+
+def test_parts_are_refused_where_answers_are_not_continued(talking: Callable[..., Any]) -> None:
+    url, _ = talking()
+    with pytest.raises(CapabilityError, match="does not continue an unfinished answer: leave out `parts`"):
+        reagent.explain(reagent.load_model(url, score="text", parts=2), PROMPT)
 
 
 def test_methods_are_compared_by_answers(talking: Callable[..., Any], tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import reagent
+from reagent.models.base import Meter
 from reagent.models.text import Request, TextModel
+from reagent.models.text.model import split_parts
 
 PROMPT = (
     "My aunt moved to Japan to teach music. (Her old piano is still standing in our garage). "
@@ -91,6 +93,71 @@ def test_every_unit_is_removed_alone_when_requests_are_few() -> None:
     assert top(why, 2) == {"Japan", "capital"}
 
 
+class Storyteller:
+    """Answers with six words; each depends on a word of the prompt, and after a wrong one all others are wrong too."""
+
+    at_once = 8
+    info = {"id": "storyteller", "revision": None, "dtype": None, "backend": "scripted"}  # noqa: RUF012
+    needed = ("king", "queen", "ship", "storm", "island", "gold")
+    story = ("one", "two", "three", "four", "five", "six")
+
+    def __init__(self) -> None:
+        self.meter, self.seen = Meter(), list[Request]()
+
+    def answer(self, requests: list[Request]) -> list[str]:
+        self.meter.requests += len(requests)
+        self.seen += requests
+        return [self._continue(str(request.prompt), request.begin) for request in requests]
+
+    def _continue(self, prompt: str, begin: str) -> str:
+        text = begin
+        for word, said in list(zip(self.needed, self.story, strict=True))[len(begin.split()) :]:
+            wrong = text.split() != list(self.story[: len(text.split())])
+            text += f" {said}" if word in prompt and not wrong else " never"
+        return text[len(begin) :]
+
+
+def test_parts_tell_a_changed_word_from_what_follows_it() -> None:
+    """Without `king` only the first word differs after the true beginnings; without both last words two do."""
+    prompt = "tell me of king and queen and ship with storm then island or gold"
+    source = Storyteller()
+    whole = reagent.explain(reagent.load_model(Storyteller(), score="text"), prompt, probes=30)
+    parts = reagent.explain(reagent.load_model(source, score="text", parts=6), prompt, probes=30)
+    words = [unit.text.strip() for unit in parts.input]
+    king, gold = words.index("king"), words.index("gold")
+    assert whole.effects[0][king] > 5 * whole.effects[0][gold]
+    assert 1 < parts.effects[0][king] / parts.effects[0][gold] < 5
+    assert top(parts, 6) == set(source.needed)
+    assert parts.model["parts"] == 6
+    assert {request.begin for request in source.seen} == {"", " one", " one two", " one two three"} | {
+        " one two three four",
+        " one two three four five",
+    }
+    assert source.meter.requests <= 6 * 31
+
+
+@pytest.mark.parametrize(
+    ("answer", "count", "parts"),
+    [
+        ("a big red boat", 2, ("a big", " red boat")),
+        (" Tokyo", 3, (" To", "k", "yo")),
+        ("はい", 5, ("は", "い")),
+        ("one two three", 1, ("one two three",)),
+    ],
+)
+def test_an_answer_is_cut_between_words(answer: str, count: int, parts: tuple[str, ...]) -> None:
+    assert split_parts(answer, count) == parts
+
+
+def test_parts_need_a_model_that_continues_and_a_scorer_that_compares_them() -> None:
+    with pytest.raises(reagent.InputError, match="a function does not continue an answer"):
+        reagent.load_model(needs("Japan"), score="text", parts=3)
+    with pytest.raises(reagent.InputError, match="'label' does not compare parts"):
+        reagent.load_model(Storyteller(), score="label", parts=3)
+    with pytest.raises(reagent.InputError, match="parts"):
+        reagent.load_model(Storyteller(), parts=0)
+
+
 @pytest.mark.parametrize("method", ["shapley", "occlusion", "greedy"])
 def test_other_methods_need_the_same_number_only(method: str) -> None:
     why = reagent.explain(needs("Japan"), "In Japan we ate rice there", method=method, removal="delete")
@@ -147,9 +214,9 @@ def test_a_budget_ends_the_search_with_a_result() -> None:
 def test_a_budget_that_ends_inside_a_long_prompt_leaves_the_result_so_far(caplog: pytest.LogCaptureFixture) -> None:
     filler = " ".join(f"The garden of house {i} has a gate and a tree of {i} years." for i in range(40))
     prompt = f"{PROMPT[:38]} {filler} She lives in the capital,"
-    model = reagent.load_model(needs("Japan", "capital"), max_requests=29)
+    model = reagent.load_model(needs("Japan", "capital"), max_requests=28)
     why = reagent.explain(model, prompt)
-    assert model.meter.requests == 29
+    assert model.meter.requests == 28
     assert why.unit == "sentence"
     assert any("Japan" in row.token.text for row in why.top(2))
     assert "the result so far is returned" in caplog.text

@@ -95,7 +95,12 @@ class MixedScorer:
         self._original[reference] = self.proxy.likelihood(prompt, reference)
 
     def score(self, prompts: Sequence[str | Chat], answers: Sequence[str], reference: str) -> Floats:
-        likeness = self.likeness.score(prompts, answers, reference)
+        return self.join_parts(prompts, self.likeness.score(prompts, answers, reference), reference)
+
+    def compare_part(self, answers: Sequence[str], reference: str) -> Floats:
+        return np.asarray(self.likeness.compare_part(answers, reference))
+
+    def join_parts(self, prompts: Sequence[str | Chat], likeness: Floats, reference: str) -> Floats:
         return np.array([(a + self._relative(p, reference)) / 2 for a, p in zip(likeness, prompts, strict=True)])
 
     def _relative(self, prompt: str | Chat, reference: str) -> float:

@@ -54,6 +54,16 @@ class AnswerScorer(Protocol):
         ...
 
 
+@runtime_checkable
+class ComparesParts(Protocol):
+    """Compares parts of an answer too, each of which continues the original one."""
+
+    def compare_part(self, answers: Sequence[str], reference: str) -> Floats: ...
+    def join_parts(self, prompts: Sequence[str | Chat], likeness: Floats, reference: str) -> Floats:
+        """The responses from the mean likeness of the parts of each answer."""
+        ...
+
+
 @dataclass
 class PairScorer:
     """A function of the answer and the original one, with values from 0 to 1."""
@@ -81,6 +91,16 @@ class PairScorer:
         if not 0 <= value <= 1:
             raise InputError(f"the scorer {self.name!r} must give numbers from 0 to 1, got {given!r}")
         return value
+
+
+class LikenessScorer(PairScorer):
+    """A scorer that also compares parts of answers."""
+
+    def compare_part(self, answers: Sequence[str], reference: str) -> Floats:
+        return self.score([], answers, reference)
+
+    def join_parts(self, prompts: Sequence[str | Chat], likeness: Floats, reference: str) -> Floats:  # noqa: ARG002
+        return likeness
 
 
 def compare_texts(answer: str, reference: str) -> float:
@@ -203,20 +223,20 @@ def make_scorer(score: Any) -> AnswerScorer:
     if isinstance(score, AnswerScorer):
         return score
     if callable(score):
-        return PairScorer(f"python:{getattr(score, '__qualname__', type(score).__name__)}", score)
+        return LikenessScorer(f"python:{getattr(score, '__qualname__', type(score).__name__)}", score)
     if not isinstance(score, str):
         raise InputError(f"`score` must be one of {', '.join(NAMES)}, or a function, got {score!r}")
     kind, colon, rest = score.partition(":")
     if bool(colon and rest) != (kind in ("regex", "embedding", "proxy", "text+proxy")) and kind != "label":
         raise UnknownNameError("scorer", score, NAMES)
     makers: dict[str, Callable[[], AnswerScorer]] = {
-        "text": lambda: PairScorer("text", compare_texts),
+        "text": lambda: LikenessScorer("text", compare_texts),
         "exact": lambda: PairScorer("exact", compare_exactly, AGREEMENT),
         "label": lambda: make_label_scorer([normalize(label) for label in rest.split(",") if label.strip()]),
         "regex": lambda: make_pattern_scorer(rest),
         "embedding": lambda: make_embedding_scorer(rest),
         "proxy": lambda: ProxyScorer(rest),
-        "text+proxy": lambda: MixedScorer(PairScorer("text", compare_texts), ProxyScorer(rest)),
+        "text+proxy": lambda: MixedScorer(LikenessScorer("text", compare_texts), ProxyScorer(rest)),
     }
     if kind not in makers:
         raise UnknownNameError("scorer", score, NAMES)

@@ -8,22 +8,29 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from reagent.errors import CapabilityError, EmptyGenerationError, InputError, ReagentError, ServerError
 from reagent.models.base import HasChatTemplate, Meter, Model
 from reagent.models.chat import Chat
-from reagent.models.http.capabilities import NOT_FOUND, detect_server
+from reagent.models.http.capabilities import CONTINUATIONS, NOT_FOUND, QUESTION, Continuation, detect_server
 from reagent.models.http.client import Client, RequestRejectedError
 from reagent.models.http.config import ServerAddress, ServerOptions
 from reagent.models.http.responses import parse_response
+from reagent.models.text.similarity import normalize
 
 logger = logging.getLogger(__name__)
 
 LIMITS = ("max_tokens", "max_completion_tokens")  # newer servers know only the second one
+NO_CONTINUATION = "a function does not continue an answer: leave out `parts`, or give an AnswerSource"
+COMPARED = 8  # characters of a continued answer that must be those of the answer itself
 
 
 class Request(NamedTuple):
-    """A prompt to answer; further samples of one prompt have the numbers 1, 2, …"""
+    """A prompt to answer; further samples of one prompt have the numbers 1, 2, …
+
+    An answer may have begun already (`parts` of `TextOptions`): then only what follows is asked for.
+    """
 
     prompt: str | Chat
     max_new_tokens: int
     sample: int = 0
+    begin: str = ""
 
 
 @runtime_checkable
@@ -61,10 +68,13 @@ class FunctionSource:
         return {"id": f"python:{name}", "revision": None, "dtype": None, "backend": "python function"}
 
     def answer(self, requests: Sequence[Request]) -> list[str]:
-        return [self._answer(request.prompt) for request in requests]
+        return [self._answer(request) for request in requests]
 
-    def _answer(self, prompt: str | Chat) -> str:
+    def _answer(self, request: Request) -> str:
+        if request.begin:
+            raise InputError(NO_CONTINUATION)
         self.meter.requests += 1
+        prompt = request.prompt
         try:
             text = self.function(prompt if isinstance(prompt, str) else [dict(message) for message in prompt])
         except ReagentError:
@@ -96,7 +106,9 @@ class ModelSource:
         self.meter.requests += 1
         try:
             if isinstance(request.prompt, str):
-                return self.model.case(request.prompt, None, request.max_new_tokens).completion
+                return self.model.case(request.prompt + request.begin, None, request.max_new_tokens).completion
+            if request.begin:
+                raise InputError("a chat with a model on this machine does not continue an answer: leave out `parts`")
             if not isinstance(self.model, HasChatTemplate):
                 raise CapabilityError(f"the model {self.info['id']!r} has no chat template: give a text as the prompt")
             return self.model.chat(request.prompt, None, request.max_new_tokens).completion
@@ -115,6 +127,7 @@ class ServerSource:
         self.server = detect_server(self.client)
         self._completes: bool | None = None  # found out at the first text
         self._parameters: dict[str, Any] | None = None  # of a chat, found out at the first one
+        self._continuation: Continuation | None = None  # of an answer in a chat, found out at the first one
 
     @property
     def info(self) -> Mapping[str, Any]:
@@ -142,13 +155,37 @@ class ServerSource:
     def _request(self, request: Request) -> tuple[str, dict[str, Any]]:
         body: dict[str, Any] = {"model": self.server.model}
         if self.temperature > 0 or request.sample:
-            body["seed"] = zlib.crc32(repr((request.prompt, request.sample)).encode()) % 2**31
+            begin = (request.begin,) if request.begin else ()
+            body["seed"] = zlib.crc32(repr((request.prompt, request.sample, *begin)).encode()) % 2**31
         if isinstance(request.prompt, str) and self._completes_texts():
             body |= {"temperature": self.temperature, "max_tokens": request.max_new_tokens}
-            return "completions", {**body, "prompt": request.prompt}
+            return "completions", {**body, "prompt": request.prompt + request.begin}
         user = [{"role": "user", "content": request.prompt}]
         messages = user if isinstance(request.prompt, str) else [dict(message) for message in request.prompt]
-        return "chat/completions", {**body, "messages": messages, **self._chat_parameters(request.max_new_tokens)}
+        body |= self._chat_parameters(request.max_new_tokens)
+        if not request.begin:
+            return "chat/completions", {**body, "messages": messages}
+        if self._continuation is None:
+            self._continuation = self._detect_continuation()
+        return "chat/completions", {**body, **_continued(messages, request.begin, self._continuation)}
+
+    def _detect_continuation(self) -> Continuation:
+        """How this server is asked to continue an answer: after half of its own answer it must give the rest."""
+        asked = [{"role": "user", "content": QUESTION}]
+        body = {"model": self.server.model, **self._chat_parameters(len(QUESTION))}
+        own = parse_response(self.client.post("chat/completions", {**body, "messages": asked})).text
+        half = own[: len(own) // 2]
+        for continuation in CONTINUATIONS if half.strip() else ():
+            try:
+                data = self.client.post("chat/completions", {**body, **_continued(asked, half, continuation)})
+            except RequestRejectedError as error:
+                if error.status not in (400, 422):
+                    raise
+                continue
+            rest = normalize(own[len(half) :])[:COMPARED]
+            if rest and normalize(parse_response(data).text).startswith(rest):
+                return continuation
+        raise CapabilityError(f"{self.client.address.api} does not continue an unfinished answer: leave out `parts`")
 
     def _completes_texts(self) -> bool:
         if self._completes is None:
@@ -184,3 +221,9 @@ class ServerSource:
                 return False
             raise
         return True
+
+
+def _continued(messages: Sequence[Mapping[str, Any]], begin: str, continuation: Continuation) -> dict[str, Any]:
+    """The part of a request that has the messages and the beginning of the answer."""
+    answer = {"role": "assistant", "content": begin, **continuation.message}
+    return {"messages": [*messages, answer], **continuation.body}
