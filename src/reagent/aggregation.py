@@ -40,7 +40,8 @@ def aggregate_units(explanation: Explanation, unit: str, output: bool) -> Explan
     check_name("unit", unit, UNITS)
     if not isinstance(output, bool):
         raise InputError(f"`output` must be True or False, got {output!r}")
-    why = replace(_aggregate_prompt(explanation, unit), display_unit=unit)
+    runs = _runs(explanation.input, UNITS[unit](explanation.prompt), explanation.prompt)
+    why = replace(merge_inputs(explanation, runs, unit), display_unit=unit)
     if not output:
         return why
     runs = _runs(why.output, UNITS[unit](why.completion), why.completion)
@@ -114,8 +115,8 @@ def _whole_level(level: Level, explanation: Explanation) -> Level:
 # --- units of the prompt ---
 
 
-def _aggregate_prompt(why: Explanation, unit: str) -> Explanation:
-    runs = _runs(why.input, UNITS[unit](why.prompt), why.prompt)
+def merge_inputs(why: Explanation, runs: Runs, unit: str) -> Explanation:
+    """The explanation with each run of units of the prompt as one; `unit` names the larger units."""
     unit_of = [number for number, run in enumerate(runs) for _ in run]
     shift = len(runs) - len(why.input)
 
@@ -139,6 +140,7 @@ def _aggregate_prompt(why: Explanation, unit: str) -> Explanation:
         why,
         input=units,
         unit=unit,
+        display_unit=None,
         groups=tuple(_move_groups(groups, move) for groups in why.groups),
         sufficiency=None if why.sufficiency is None else tuple(_move_test(test, move) for test in why.sufficiency),
         answer=answer,

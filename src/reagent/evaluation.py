@@ -8,6 +8,7 @@ The dataclasses here also define the JSON form; serialization.py reads and write
 run `python -m reagent.schemas`.
 """
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -198,3 +199,24 @@ class Evaluation:
     def __repr__(self) -> str:
         values = ", ".join(f"{r.metric} {r.value:.3f}" for r in self.results[:3])
         return f"<Evaluation of {self.explanation['method'].get('id')} on {self.model.get('id')}: {values}>"
+
+
+@dataclass(frozen=True)
+class Evaluations:
+    """Evaluations of several explanations of one text. The JSON form is a list of theirs."""
+
+    evaluations: tuple[Evaluation, ...]
+
+    def to_json(self, indent: int | None = None) -> str:
+        data = [evaluation.to_dict() for evaluation in self.evaluations]
+        return json.dumps(data, ensure_ascii=False, allow_nan=False, indent=indent)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the JSON form to a file atomically."""
+        return atomic_write(path, self.to_json() + "\n")
+
+    def show(self) -> None:
+        """Print one table to the terminal, with a column for each explanation."""
+        from reagent.views.evaluation import show_together
+
+        show_together(self.evaluations)

@@ -16,11 +16,22 @@ def compare(
     prompt: o.Prompt = None,
     file: o.File = None,
     methods: Annotated[
-        str,
+        str | None,
         typer.Option(
-            metavar="A,B,…", help="Methods to compare, with a preset as reagent:paper. See: reagent methods. Or: all."
+            metavar="A,B,…",
+            help="Methods to compare, with a preset as reagent:paper. See: reagent methods. Or: all. By default "
+            f"{DEFAULT}; with --with and no PROMPT, none.",
         ),
-    ] = DEFAULT,
+    ] = None,
+    with_files: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with",
+            metavar="F.json",
+            help="Also show this explanation, written by explain --json or by Inseq; several times for several files. "
+            "Prompt and target are those of the first file, unless there is a PROMPT.",
+        ),
+    ] = None,
     target: o.Target = None,
     max_new_tokens: o.MaxNewTokens = None,
     model: o.ModelName = "smollm2",
@@ -80,26 +91,38 @@ def compare(
         text_options,
     )
     from reagent.cli.progress import progress_bar
+    from reagent.comparison import Comparison
+    from reagent.exchange.common_units import align
+    from reagent.exchange.files import ExplanationFile
     from reagent.methods import list_methods
 
+    sources = [ExplanationFile.read(path) for path in with_files or ()]
+    if sources and prompt is None and file is None and messages is None:
+        methods = methods or ""
+        prompt, target = sources[0].question if methods else (sources[0].prompt, None)
     question = QuestionOptions(
         prompt, file, target, max_new_tokens, unit, spans, marked, None, span, contrast, chat, system, messages, token,
         seed, attribute_target, control_tokens=control_tokens,
     )  # fmt: skip
     every = [name for name, info in list_methods().items() if info.max_units is None]
-    chosen = every if methods == "all" else [name.strip() for name in methods.split(",") if name.strip()]
-    requests = build_requests(
-        methods=chosen,
-        options=_by_method(settings),
-        **replacer_arguments(replacer, candidates, masked_lm, weighted),
-        **question.arguments(),
-    )
+    named = DEFAULT if methods is None else methods
+    chosen = every if named == "all" else [name.strip() for name in named.split(",") if name.strip()]
+    requests = {}
+    if chosen or not sources:
+        requests = build_requests(
+            methods=chosen,
+            options=_by_method(settings),
+            **replacer_arguments(replacer, candidates, masked_lm, weighted),
+            **question.arguments(),
+        )
     check_outputs(json, html=html, latex=latex)
     options = server_options(tokenizer, cache, concurrency, rate, recover, server)
     options |= text_options(score, answers, temperature, parts, max_requests)
     loaded = load_model(model, device, dtype, revision, languages, quiet, options)
     with progress_bar("comparing", quiet) as on_progress:
-        comparison = run_all(loaded, requests, lambda _name, progress: on_progress(progress))
+        imported = [why for source in sources for why in source.explain(loaded)]
+        own = run_all(loaded, requests, lambda _name, progress: on_progress(progress)) if requests else ()
+        comparison = Comparison(align([*own, *imported]))
     note_contrast(comparison[0], contrast, quiet)
     note_cache(loaded, quiet)
     page = [] if html is None else [lambda: comparison.to_html(html)]

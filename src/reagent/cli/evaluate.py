@@ -1,4 +1,4 @@
-"""`reagent evaluate`: how faithful a saved explanation is."""
+"""`reagent evaluate`: how faithful saved explanations are."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +10,13 @@ from reagent.errors import InputError
 
 
 def evaluate(
-    file: Annotated[Path, typer.Argument(metavar="F.json", help="An explanation written by explain --json.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="F.json…",
+            help="An explanation written by explain --json, or a file of Inseq. Several of one text give one table.",
+        ),
+    ],
     model: Annotated[str | None, typer.Option(metavar="M", help="The model; by default the explained one.")] = None,
     device: o.Device = "auto",
     dtype: o.Dtype = "auto",
@@ -68,21 +74,23 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only write the requested file.")] = False,
 ) -> None:
-    """Measure how faithful a saved explanation is to its model."""
+    """Measure how faithful saved explanations are to their model."""
     from reagent.api.evaluate import evaluate_together
     from reagent.atomic_io import check_writable
     from reagent.cli.notes import note_cache
     from reagent.cli.outputs import write_outputs
     from reagent.cli.parsing import load_model, server_options
     from reagent.cli.progress import progress_bar
-    from reagent.explanation import load
+    from reagent.evaluation import Evaluations
+    from reagent.exchange.common_units import align
+    from reagent.exchange.files import ExplanationFile
     from reagent.metrics.config import EvaluationConfig
     from reagent.metrics.rationale import Annotation
 
-    why = load(file)
+    sources = [ExplanationFile.read(file) for file in files]
     annotation = None
     if antecedent is not None or distractor is not None:
-        annotation = Annotation.of_texts(why.prompt, antecedent, distractor)
+        annotation = Annotation.of_texts(sources[0].prompt, antecedent, distractor)
     config = EvaluationConfig(
         metrics=None if metrics is None else [name.strip() for name in metrics.split(",")],
         annotation=annotation,
@@ -98,17 +106,20 @@ def evaluate(
     )
     if json not in (None, "-"):
         check_writable(str(json))
-    name = model or str(why.model.get("id") or "")
+    explained = sources[0].model
+    name = model or str(explained.get("id") or "")
     if not name:
-        raise InputError(f"{str(file)!r} does not name the model that it explains: give one with --model")
+        raise InputError(f"{str(files[0])!r} does not name the model that it explains: give one with --model")
     options = server_options(tokenizer, cache, concurrency, rate, recover, server)
     if model is None:
-        languages = languages or ",".join(why.model.get("languages") or ()) or None
+        languages = languages or ",".join(explained.get("languages") or ()) or None
     loaded = load_model(name, device, dtype, revision, languages, quiet, options)
+    explanations = align([why for source in sources for why in source.explain(loaded)])
     with progress_bar("evaluating", quiet) as on_progress:
-        (evaluation,) = evaluate_together(loaded, [why], config, on_progress)
+        evaluations = evaluate_together(loaded, explanations, config, on_progress)
     note_cache(loaded, quiet)
-    write_outputs(evaluation, json, *([] if quiet or json == "-" else [evaluation.show]))
+    result = evaluations[0] if len(evaluations) == 1 else Evaluations(tuple(evaluations))
+    write_outputs(result, json, *([] if quiet or json == "-" else [result.show]))
 
 
 def _split_shares(flag: str, text: str) -> list[float]:

@@ -2,6 +2,8 @@
 
 attributions.py   numbers of another tool for pieces of a text, as an Explanation
 alignment.py      where the pieces of another tool are in a text
+common_units.py   several explanations of one text in common units
+files.py          explanations in files, of reagent or of Inseq
 shap.py           shap.Explanation
 captum.py         LLMAttributionResult of captum
 inseq.py          the JSON of Inseq

@@ -82,14 +82,19 @@ def from_inseq(model: Any, source: Any, index: int = 0, *, unit: str = "attribut
     aggregated as Inseq shows them: to their norm, and those of layers and heads to their mean.
     """
     if isinstance(source, str | Path):
-        return from_inseq(model, read_inseq(source), index, unit=unit)
+        source = read_inseq(source)
+    return attributions_of(source, index, unit).explain(model)
+
+
+def attributions_of(source: Any, index: int = 0, unit: str = "attribution") -> Attributions:
+    """What one sequence of an output of Inseq, or of the content of its file, says."""
     outer = _attributes(source)
     info, sequences = outer.get("info"), outer.get("sequence_attributions")
     if not isinstance(info, Mapping) or not isinstance(sequences, Sequence) or not sequences:
         raise InputError("from_inseq needs a file of Inseq, or a FeatureAttributionOutput")
     if not isinstance(index, int) or not 0 <= index < len(sequences):
         raise InputError(f"there is no sequence {index!r}: Inseq's output has {len(sequences)}, numbered from 0")
-    return _Sequence.of(sequences[index], info, index).attributions(unit).explain(model)
+    return _Sequence.of(sequences[index], info, index).attributions(unit)
 
 
 def read_inseq(path: str | Path) -> Any:

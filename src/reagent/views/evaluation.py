@@ -28,8 +28,46 @@ def show(evaluation: Evaluation, console: Console | None = None) -> None:
     print_parts(console or get_console(), _render(evaluation))
 
 
+def show_together(evaluations: Sequence[Evaluation], console: Console | None = None) -> None:
+    """Print one table with a column for each explanation, and the notes."""
+    print_parts(console or get_console(), _render_together(evaluations))
+
+
+def _render_together(evaluations: Sequence[Evaluation]) -> Iterator[RenderableType]:
+    first, names = evaluations[0], [_name(evaluation) for evaluation in evaluations]
+    yield _title(first, "the explanations")
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("metric", "measure", "better"):
+        table.add_column(heading, no_wrap=True)
+    for name in (*names, "random"):
+        table.add_column("\n".join(name.split()), justify="right", no_wrap=True)
+    for i, result in enumerate(first.results):
+        row = [evaluation.results[i] for evaluation in evaluations]
+        best = (max if result.higher_is_better else min)(one.value for one in row)
+        table.add_row(
+            Text(sanitize(result.metric) + (" !" if any(one.flags for one in row) else "")),
+            _describe_measure(result.measure),
+            "higher" if result.higher_is_better else "lower",
+            *(_narrow(one.value, one.stderr, one.value == best) for one in row),
+            _narrow(result.random, result.random_stderr, False),
+        )
+    yield table
+    notes = [f"{name}: {line}" for name, one in zip(names, evaluations, strict=True) for line in _notes(one)]
+    for line in notes:
+        yield Text.assemble(("note: ", "bold yellow"), line)
+    for reason, skipped in _skipped_by_reason(first).items():
+        yield Text.assemble(("skipped: ", "bold"), f"{', '.join(skipped)}: {sanitize(reason)}")
+    yield Text(" · ".join(LEGEND[:2]), style="dim")
+    yield Text(_describe_cost(first), style="dim")
+
+
+def _name(evaluation: Evaluation) -> str:
+    method = evaluation.explanation["method"]
+    return sanitize(" ".join(str(method[key]) for key in ("id", "preset") if method.get(key)))
+
+
 def _render(evaluation: Evaluation) -> Iterator[RenderableType]:
-    yield _title(evaluation)
+    yield _title(evaluation, _name(evaluation))
     yield _table(evaluation.results) if evaluation.results else Text("Nothing could be measured.")
     for line in _notes(evaluation):
         yield Text.assemble(("note: ", "bold yellow"), line)
@@ -39,15 +77,13 @@ def _render(evaluation: Evaluation) -> Iterator[RenderableType]:
     yield Text(_describe_cost(evaluation), style="dim")
 
 
-def _title(evaluation: Evaluation) -> Text:
-    method = evaluation.explanation["method"]
-    name = " ".join(str(method[key]) for key in ("id", "preset") if method.get(key))
+def _title(evaluation: Evaluation, name: str) -> Text:
     completion = shorten(mark_whitespace(mark_cut(str(evaluation.explanation["completion"]))), NAME_LENGTH)
     count = len(evaluation.targets)
     where = "" if evaluation.level == "token" else f", mean over {count} output tokens"
     return Text.assemble(
-        "How faithful is ",
-        (sanitize(name), "bold"),
+        "How faithful is " if name == _name(evaluation) else "How faithful are ",
+        (name, "bold"),
         " to ",
         (sanitize(str(evaluation.model.get("id"))), "bold"),
         " on ",
@@ -90,6 +126,12 @@ def _describe_measure(name: str) -> str:
 
 def _format_number(value: float, stderr: float) -> str:
     return f"{value:.3f} ± {stderr:.3f}" if stderr else f"{value:.3f}        "
+
+
+def _narrow(value: float, stderr: float, best: bool) -> Text:
+    """A number with its standard error below it."""
+    error = f"\n± {stderr:.3f}" if stderr else ""
+    return Text.assemble((f"{value:.3f}", "bold" if best else ""), (error, "dim"))
 
 
 def _notes(evaluation: Evaluation) -> Iterator[str]:
