@@ -80,26 +80,81 @@ def judge(cited: set[int], sources: set[int], scores: Sequence[float]) -> Record
 
 
 def summarize(rows: list[Record]) -> Record:
-    """For each condition and all together: every method with the threshold chosen on the other split."""
+    """For each condition, each kind and all together: every method with the threshold chosen on the other split."""
     good = [row | {"condition": name_condition(row)} for row in rows if "error" not in row]
-    chosen = _choose([row for row in good if row["split"] == "choose"])
+    removals = _keep_shared([row for row in good if row["method"].startswith(OURS)])
+    compared = _keep_shared([row for row in good if not row["method"].startswith(f"{OURS}, ")])
+    chosen = _choose([row for row in compared if row["split"] == "choose"])
     summary: Record = {
         "errors": errors(rows, "split", "method"),
         "thresholds": {method: threshold._asdict() for method, threshold in chosen.items()},
     }
     for split in ("choose", "report"):
-        own = [row for row in good if row["split"] == split]
-        parts = {name: some for (name,), some in group_by(own, "condition").items()}
-        if len(parts) > 1:
-            parts["all questions"] = own
-        summary[split] = {name: _summarize_condition(some, chosen) for name, some in parts.items()}
-    for name, section in summary["report"].items():
-        some = [row for row in good if row["condition"] == name]
+        own = [row for row in compared if row["split"] == split]
+        summary[split] = _summarize_groups(own, "condition", chosen)
+    _add_own_thresholds(summary["report"], compared)
+    reported = [row for row in compared if row["split"] == "report"]
+    return summary | {
+        "by_kind": _summarize_groups(reported, "kind", chosen),
+        "removals": _summarize_groups(removals, "split", chosen),
+        "cite_alone": {
+            condition: _summarize_groups(some, "kind", chosen)
+            for (condition,), some in group_by(_of_cite(good, "report"), "condition").items()
+        },
+        "margins": {split: _find_margin(_of_cite(good, split)) for split in ("choose", "report")},
+    }
+
+
+def _keep_shared(rows: list[Record]) -> list[Record]:
+    """The rows of the questions that all methods answered; a split that one method lacks counts for the others."""
+    kept = []
+    for own in group_by(rows, "split").values():
+        methods = {row["method"] for row in own}
+        kept += [
+            row for same in group_by(own, "question", "condition").values() if len(same) == len(methods) for row in same
+        ]
+    return kept
+
+
+def _of_cite(rows: list[Record], split: str) -> list[Record]:
+    return [row for row in rows if row["method"] == OURS and row["split"] == split]
+
+
+def _summarize_groups(rows: list[Record], key: str, chosen: dict[str, Threshold]) -> Record:
+    parts = {name: some for (name,), some in group_by(rows, key).items()}
+    if len(parts) > 1:
+        parts["all questions"] = rows
+    return {name: _summarize_condition(some, chosen) for name, some in parts.items()}
+
+
+def _add_own_thresholds(report: Record, rows: list[Record]) -> None:
+    """Also with the threshold that was chosen on questions of the same condition."""
+    for name, section in report.items():
+        some = [row for row in rows if row["condition"] == name]
         own = _choose([row for row in some if row["split"] == "choose"])
         for method in own.keys() & section.keys():
             reported = [row for row in some if row["split"] == "report" and row["method"] == method]
             section[method]["own"] = own[method]._asdict() | {"exact": round(exact(own[method], reported), 4)}
-    return summary
+
+
+def _find_margin(rows: list[Record]) -> Record:
+    """The larger share of `removed` and `alone`: the smallest of a source, and the largest of another sentence.
+
+    Only of questions with a source.
+    """
+    shares: dict[bool, list[float]] = {True: [], False: []}
+    for row in (row for row in rows if row["sources"] and "raw" in row):
+        for sentence, *nats in row["raw"]:
+            share = max((value for value in nats if value is not None), default=0.0) / row["total"]
+            shares[sentence in row["sources"]].append(share)
+    if not shares[True]:
+        return {}
+    return {
+        "questions": len({(row["question"], row["condition"]) for row in rows if row["sources"]}),
+        "smallest_of_sources": round(min(shares[True]), 3),
+        "largest_of_others": round(max(shares[False]), 3),
+        "others_above_smallest": sum(share >= min(shares[True]) for share in shares[False]),
+    }
 
 
 def name_condition(row: Record) -> str:

@@ -6,15 +6,16 @@ Four parts, each resumable (--parts chooses):
 
 needles   A haystack (haystacks.py) is explained coarse to fine, as by default: why does the answer name the key word?
           Is the needle the first sentence and the first token one of the key word, and did the screen keep it?
-former    The prompt of documents.py (2,007 tokens) with screening, without it, and with it again, in one process. The
-          time without screening at 8,000 tokens is estimated: it takes as many passes, each as long as one
-          pass at that length is longer.
+former    The prompt of documents.py (2,007 tokens) with screening, without it, and with it again, in one process.
+          --patience 10 stops the way without screening when it has taken ten times the processor time of screening: a
+          lower bound. Its time at 8,000 tokens is estimated: at least as many passes, each as much longer as one pass
+          over the text is.
 scripted  The screen alone, on scripted models with planted facts: one, one of several, several together. Some can hide
           units, and others cannot.
 recall    The screen alone, on the embedded model. In haystacks of 900 tokens, the sentences that matter are those that
           cost at least a tenth of what all cost, each deleted alone from the whole text. In questions about documents
           (citations.py) with the documents of five other collections, they are the planted sources, which may say the
-          same. Both have about 60 sentences, so that a tenth of them is six, the fewest that a screen keeps.
+          same. Both have about 60 sentences.
 
 Core seconds are the processor time of the process, least affected by other work on the machine. Prints JSON.
 """
@@ -25,6 +26,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,7 @@ import reagent
 from reagent.case import Case, Ids, Mask
 from reagent.data.passages import Collection, load_collections
 from reagent.explanation import Explanation
+from reagent.methods import Progress
 from reagent.methods.screening import screen
 from reagent.models.base import Model
 from reagent.removal import Delete
@@ -50,19 +53,45 @@ SCRIPTED = 40  # cases of each kind
 RECALL_TOKENS, OTHERS = 900, 5  # so that there are about 60 sentences
 
 
-def explain(model: Model, text: str, question: str, target: str, screened: bool = True) -> Explanation:
-    """Explain a document coarse to fine; the question after it stays."""
+class StoppedError(Exception):
+    """The patience is over."""
+
+
+def explain(
+    model: Model, text: str, question: str, target: str, screened: bool = True, limit: float | None = None
+) -> Explanation:
+    """Explain a document coarse to fine; the question after it stays. `limit` is in core seconds."""
+    end = None if limit is None else time.process_time() + limit
+
+    def stop(_: Progress) -> None:
+        if end is not None and time.process_time() > end:
+            raise StoppedError
+
     return reagent.explain(
         model, text + question, target=target, prompt_spans=[(0, len(text))], units=["sentence", "token"],
-        screen=screened,
+        screen=screened, on_progress=stop,
     )  # fmt: skip
 
 
-def describe_run(run: Callable[[], Explanation], sentence: str, key: str) -> Record:
-    """The ranks of a sentence and of its key word, and the cost."""
-    begin = time.process_time()
-    why = run()
-    core = time.process_time() - begin
+def describe_run(model: Model, run: Callable[[], Explanation], sentence: str, key: str) -> Record:
+    """The ranks of a sentence and of its key word, and the cost; of a run that was stopped, only the cost so far."""
+    passes, tokens = model.meter.forward_passes, model.meter.tokens
+    begin, clock = time.process_time(), time.perf_counter()
+    ranks: Record = {"stopped": True}
+    with suppress(StoppedError):
+        ranks = describe_result(run(), sentence, key)
+    cost: Record = {
+        "forward_passes": model.meter.forward_passes - passes,
+        "tokens_read": model.meter.tokens - tokens,
+        "seconds": round(time.perf_counter() - clock, 1),
+        "core_seconds": round(time.process_time() - begin, 1),
+        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+    }
+    return cost | ranks
+
+
+def describe_result(why: Explanation, sentence: str, key: str) -> Record:
+    """The ranks of a sentence and of its key word, and what the screen kept."""
     whole = why.whole() if len(why.output) > 1 and why.answer is not None else why
     level = whole.levels[0]
     row = np.array(level.scores[0][: len(level.units)])
@@ -73,9 +102,6 @@ def describe_run(run: Callable[[], Explanation], sentence: str, key: str) -> Rec
         "key_rank": rank_of(whole, key),
         "forward_passes": why.cost.forward_passes,
         "tokens_read": why.cost.tokens,
-        "seconds": why.cost.seconds,
-        "core_seconds": round(core, 1),
-        "peak_memory_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }
     if why.screening is not None:
         record |= {
@@ -107,21 +133,26 @@ def add_needles(model: Model, records: Records, lengths: list[int], depths: list
                 records,
                 {"part": "needles", "length": length, "case": depth, "run": 0},
                 lambda h=hay, q=question, n=needle: describe_run(
-                    lambda: explain(model, h.text, q, f" {n.key}"), n.sentence, n.key
+                    model, lambda: explain(model, h.text, q, f" {n.key}"), n.sentence, n.key
                 ),
             )
 
 
-def add_former(model: Model, records: Records) -> None:
-    text = documents.document(131)
-    for run, screened in enumerate((True, False, True)):
-        records_add(
-            records,
-            {"part": "former", "length": 2000, "case": "screened" if screened else "former", "run": run},
-            lambda s=screened: describe_run(
-                lambda: explain(model, text, documents.QUESTION, documents.TARGET, s), documents.ANSWER, documents.KEY
-            ),
+def add_former(model: Model, records: Records, patience: float | None) -> None:
+    text, limit = documents.document(131), None
+
+    def measure(screened: bool) -> Record:
+        return describe_run(
+            model,
+            lambda: explain(model, text, documents.QUESTION, documents.TARGET, screened, None if screened else limit),
+            documents.ANSWER,
+            documents.KEY,
         )
+
+    for run, screened in enumerate((True, False, True)):
+        key = {"part": "former", "length": 2000, "case": "screened" if screened else "former", "run": run}
+        record = records_add(records, key, lambda s=screened: measure(s))
+        limit = patience and patience * record["core_seconds"]
     for length in LENGTHS:
         key = {"part": "former", "length": length, "case": "one pass", "run": 0}
         records_add(records, key, lambda n=length: time_pass(model, n))
@@ -204,9 +235,10 @@ def haystack(model: Model, length: int, depth: float) -> Haystack:
     )
 
 
-def records_add(records: Records, key: Record, measure: Callable[[], Record]) -> None:
+def records_add(records: Records, key: Record, measure: Callable[[], Record]) -> Record:
     record = records.add(key, measure)
     print(json.dumps(record, ensure_ascii=False), file=sys.stderr, flush=True)
+    return record
 
 
 # --- summary ---
@@ -218,7 +250,7 @@ def summarize(rows: list[Record]) -> Record:
     return {
         "errors": errors(rows, "part", "case"),
         "needles": {length: _needles(some) for (length,), some in group_by(parts.get("needles", []), "length").items()},
-        "former": _former(parts.get("former", [])),
+        "former": _former(parts.get("former", []), parts.get("needles", [])),
         "recall": _recall(parts),
     }
 
@@ -234,17 +266,20 @@ def _needles(rows: list[Record]) -> Record:
     }
 
 
-def _former(rows: list[Record]) -> Record:
+def _former(rows: list[Record], needles: list[Record]) -> Record:
+    """With screening and without, and how much longer it takes without."""
     cases = {case: some for (case,), some in group_by(rows, "case").items()}
     passes = {row["length"]: row for row in cases.pop("one pass", [])}
     result: Record = {"passes": passes, **cases}
     if {"former", "screened"} <= set(cases):
-        former = cases["former"][0]["core_seconds"]
-        new = np.mean([row["core_seconds"] for row in cases["screened"]])
-        result["times_faster"] = round(float(former / new), 2)
-        if 2000 in passes and 8000 in passes:
+        former = cases["former"][0]
+        for name in ("core_seconds", "tokens_read", "forward_passes"):
+            result[f"times_{name}"] = round(former[name] / float(np.mean([row[name] for row in cases["screened"]])), 1)
+        longest = [row["core_seconds"] for row in needles if row["length"] == 8000]
+        if {2000, 8000} <= set(passes) and longest:
             longer = passes[8000]["core_seconds"] / passes[2000]["core_seconds"]
-            result["estimated_core_seconds_of_former_at_8000"] = round(former * longer)
+            result["estimated_core_seconds_of_former_at_8000"] = round(former["core_seconds"] * longer)
+            result["times_at_8000"] = round(former["core_seconds"] * longer / float(np.mean(longest)), 1)
     return result
 
 
@@ -273,6 +308,7 @@ def main() -> None:
     parser.add_argument("--lengths", default=",".join(map(str, LENGTHS)))
     parser.add_argument("--depths", default=",".join(map(str, DEPTHS)))
     parser.add_argument("--count", type=int, default=12, help="questions about documents in the part `recall`, twice")
+    parser.add_argument("--patience", type=float, help="stop the way without screening at this multiple of the time")
     parser.add_argument("--summary", action="store_true", help="only summarize the records")
     arguments = parser.parse_args()
     records = Records(arguments.out, ("part", "length", "case", "run"))
@@ -287,7 +323,7 @@ def main() -> None:
         if "needles" in parts:
             add_needles(model, records, [int(length) for length in arguments.lengths.split(",")], depths)
         if "former" in parts:
-            add_former(model, records)
+            add_former(model, records, arguments.patience)
     print(json.dumps(summarize(records.rows), indent=1, ensure_ascii=False))
 
 

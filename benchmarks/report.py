@@ -6,12 +6,16 @@ python benchmarks/report.py docs/benchmarks        # the folder with the output 
 import json
 import re
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import plots
+from report_documents import citations, long_contexts
+from report_tables import failures as _failures
+from report_tables import interval as _interval
+from report_tables import mean as _mean
+from report_tables import table as _table
 
 
 def main() -> None:
@@ -293,150 +297,6 @@ def replacers(results: dict[str, Any]) -> str:
         ]
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
-
-
-def citations(results: dict[str, Any]) -> str:
-    report = results["report"]
-    everything = report.get("all questions") or next(iter(report.values()))
-    names = {
-        "exact sets": ("exact", 2),
-        "precision": ("precision", 2),
-        "recall": ("recall", 2),
-        "from the documents": ("from_documents_right", 2),
-        "recall at k": ("recall_at_k", 2),
-        "passes": ("forward_passes", 0),
-        "CPU seconds": ("core_seconds", 1),
-    }
-    overall = {
-        f"{method} ({row['exact']['count']})": [_interval(row.get(key), digits) for key, digits in names.values()]
-        + [_interval(row.get("cite_minus_this", {}).get("exact"), 2)]
-        for method, row in everything.items()
-        if "exact" in row
-    }
-    by_condition = {
-        method: [_exact_sets(section.get(method)) for section in report.values()]
-        for method in everything
-        if "exact" in everything[method]
-    }
-    lines = [
-        "## Sources of answers about documents",
-        "",
-        "`benchmarks/citations.py` asks which sentences the answers to the bundled questions about documents come from. All",
-        "methods explain the same answers in the same prompts by the same sentences. `exact sets` is the share of questions",
-        "for which exactly the planted sources are cited, and none if there is no source. `precision` and `recall` are those",
-        "of the cited sentences. `from the documents` is the share of questions, also of those without a source, for which it",
-        "is told correctly whether there is one. `recall at k` is the share of the k sources among the first k sentences.",
-        "",
-        "`cite` decides itself which sentences are sources. Each of the others gets one threshold for all questions, a number",
-        "of nats, a share of the largest score, or both: that with the most exact sets on the split `choose`",
-        f"({_questions(results['choose'])} questions about other topics). LIME and ContextCite share their random halves of the sentences,",
-        "and one code scores the texts of all methods. `as many` means as many passes as `cite` took before its last change.",
-        "In parentheses: the number of questions, and 95 % bootstrap intervals. `cite ahead by` is the mean paired difference",
-        "in exact sets.",
-        "",
-        *_table("method (questions)", (*names, "cite ahead by"), overall),
-        "",
-        "Exact sets by condition. Documents `as they are` have about 10 sentences. `more mentions` state the fact at the end of",
-        "so many other documents; `other collections` add their documents, so that there are about 40 sentences. In",
-        "parentheses: with a threshold that was chosen on questions of the same condition; and, after `≤`, with the best",
-        "threshold in hindsight, chosen on these very questions.",
-        "",
-        *_table(
-            "method", tuple(f"{name} ({_questions({name: section})})" for name, section in report.items()), by_condition
-        ),
-        "",
-        f"On the split `choose`, on which the rules of `cite` and the thresholds were chosen: {_on_choose(results['choose'])}.",
-    ]
-    for name, row in results.get("cite_alone", {}).items():
-        numbers = ", ".join(f"{label} {_mean(row.get(key), 2)}" for label, (key, _) in list(names.items())[:4])
-        lines += [
-            "",
-            f"`cite` alone, before its last change of the rule for redundant sources, {row['exact']['count']} questions, {name}: {numbers}.",
-        ]
-    return "\n".join([*lines, *_failures(results), ""])
-
-
-def _questions(conditions: dict[str, Any]) -> int:
-    """The number of questions of `cite`, in all conditions together."""
-    return max(section["cite"]["exact"]["count"] for section in conditions.values())
-
-
-def _on_choose(conditions: dict[str, Any]) -> str:
-    rows = conditions.get("all questions") or next(iter(conditions.values()))
-    return ", ".join(f"{method} {row['exact']['mean']:.2f}" for method, row in rows.items() if "exact" in row)
-
-
-def _exact_sets(row: dict[str, Any] | None) -> str:
-    if row is None:
-        return "–"
-    own = f"{row['own']['exact']:.2f}, " if "own" in row else ""
-    hindsight = f" ({own}≤ {row['best']['exact']:.2f})" if "best" in row else ""
-    return f"{row['exact']['mean']:.2f}{hindsight}"
-
-
-def long_contexts(results: dict[str, Any]) -> str:
-    names = {
-        "sentence first": ("sentence_first", 2),
-        "key word first": ("key_first", 2),
-        "needle kept": ("needle_kept", 2),
-        "kept": ("kept", 0),
-        "of sentences": ("units", 0),
-        "lost (nats)": ("effect", 2),
-        "passes": ("forward_passes", 0),
-        "tokens read": ("tokens_read", 0),
-        "CPU seconds": ("core_seconds", 0),
-        "peak memory, MB": ("peak_memory_mb", 0),
-    }
-    needles = {
-        f"{int(length):,} ({len(row['depths'])})": [_mean(row.get(key), digits) for key, digits in names.values()]
-        for length, row in results["needles"].items()
-    }
-    lines = [
-        "## Long contexts",
-        "",
-        "`benchmarks/long_contexts.py` hides one sentence that answers a question at several depths of a document and explains",
-        "the answer coarse to fine. The screen sets most sentences aside first; `lost` is what the answer loses without all",
-        "of them.",
-    ]
-    lines += ["", *_table("tokens (depths)", names, needles)] if needles else []
-    lines += _former_way(results["former"])
-    for name, row in results["recall"].items():
-        if name != "rows":
-            lines += [
-                "",
-                f"The screen kept {row['recall']:.1%} of {row['matter']} units that matter ({name}), and {row['share_kept']:.0%} of all units.",
-            ]
-    return "\n".join([*lines, ""])
-
-
-def _former_way(results: dict[str, Any]) -> list[str]:
-    rows = {
-        name: [
-            str(row["sentence_rank"]), str(row["key_rank"] or "–"), f"{row['forward_passes']:,}",
-            f"{row['tokens_read']:,}", f"{row['core_seconds']:.0f}", f"{row['peak_memory_mb']:,}",
-        ]
-        for case, name in (("screened", "with screening"), ("former", "every sentence in the whole text"))
-        for row in results.get(case, ())[:1]
-    }  # fmt: skip
-    if not rows:
-        return []
-    columns = (
-        "rank of the sentence",
-        "rank of the key word",
-        "passes",
-        "tokens read",
-        "CPU seconds",
-        "peak memory, MB",
-    )
-    lines = ["", "A document of 2,007 tokens, with screening and without (`screen=False`), in one run:", ""]
-    lines += _table("", columns, rows)
-    if "times_faster" in results:
-        lines += ["", f"Screening took 1/{results['times_faster']:.1f} of the CPU time."]
-    if (estimate := results.get("estimated_core_seconds_of_former_at_8000")) is not None:
-        lines += [
-            f"At 8,000 tokens the time without it is estimated at {estimate:,} CPU seconds: as many passes, each as long as one pass over 8,000 tokens takes."
-        ]
-    return lines
 
 
 def methods(results: dict[str, Any]) -> str:
@@ -751,33 +611,6 @@ def whole_answer(results: dict[str, Any]) -> str:
         f"Passes for every output token, divided by those for the whole answer: {results['ratio of passes']:.2f}.",
     ]
     return "\n".join([*lines, ""])
-
-
-def _table(corner: str, columns: Iterable[str], rows: dict[str, list[str]]) -> list[str]:
-    """The lines of a Markdown table."""
-    names = [corner, *columns]
-    body = ([name, *cells] for name, cells in rows.items())
-    return [f"| {' | '.join(cells)} |" for cells in (names, ["---"] * len(names), *body)]
-
-
-def _mean(cell: dict[str, Any] | None, digits: int) -> str:
-    return "–" if not cell or "mean" not in cell else f"{cell['mean']:.{digits}f}"
-
-
-def _interval(cell: dict[str, Any] | None, digits: int) -> str:
-    """A mean with its bootstrap interval, which is left out for numbers without digits."""
-    mean = _mean(cell, digits)
-    return mean if mean == "–" or not digits else f"{mean} ({cell['low']:.{digits}f} to {cell['high']:.{digits}f})"
-
-
-def _failures(results: dict[str, Any]) -> list[str]:
-    """The different errors, and how many records have each."""
-    counts: dict[str, int] = {}
-    for failure in results.get("errors", ()):
-        text = f"{failure['method']}: `{failure['error']}`"
-        counts[text] = counts.get(text, 0) + failure["count"]
-    lines = [f"- {text} ({count} records)" for text, count in counts.items()]
-    return ["", "Failed:", "", *lines] if lines else []
 
 
 def interrupted(results: dict[str, Any]) -> str:

@@ -46,7 +46,15 @@ def test_sets_are_judged() -> None:
 
 
 def test_a_method_is_judged_by_the_threshold_of_the_other_split() -> None:
-    shared = {"others": 0, "copies": 0, "forward_passes": 1, "tokens": 1, "core_seconds": 1.0, "sentences": 2}
+    shared = {
+        "kind": "one",
+        "others": 0,
+        "copies": 0,
+        "forward_passes": 1,
+        "tokens": 1,
+        "core_seconds": 1.0,
+        "sentences": 2,
+    }
     rows = [
         row([5.0, 1.0], [0], split="choose", question="a", method="peer", **shared),
         row([9.0, 4.0], [0], split="report", question="b", method="peer", **shared),
