@@ -34,7 +34,7 @@ def citations(results: dict[str, Any]) -> str:
         "`cite` decides itself which sentences are sources. Each of the others gets one threshold for all questions, a number",
         "of nats, a share of the largest score, or both: that with the most exact sets on the split `choose`",
         f"({_questions(results['choose'])} questions about other topics). LIME and ContextCite share their random halves of the sentences,",
-        "and one code scores the texts of all methods. `as many` means as many passes as `cite` takes.",
+        "and one code scores the texts of all methods. `as many` means as many passes as `cite` took.",
         f"The tables compare the methods on the {_questions(results['report'])} questions that all of them answered. In parentheses: 95 % bootstrap",
         "intervals. `cite ahead by` is the mean paired difference in exact sets. Other programs ran on the machine, so that",
         "passes and tokens say more than CPU seconds.",
