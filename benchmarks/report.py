@@ -753,8 +753,79 @@ def _difference(value: float | str | None) -> str:
 
 
 DESCRIBED = ("repeated", "games")  # sections that are written without results too
+
+
+def study_costs(results: dict[str, Any]) -> str:
+    lines = [
+        "## Where the time of a study goes",
+        "",
+        "`benchmarks/study_costs.py`: examples of the suite `standard` by every method and metric, in float32 and in",
+        "[`mixed`](gpus.md#mixed), in turn, in one run. CPU seconds of one thread, means over examples. Longer texts continue for",
+        "six tokens and are not explained by `paper` and `greedy`.",
+        "",
+    ]
+    kinds = {name: kind for name, kind in results.items() if name not in ("failed", "rounding")}
+    for name, kind in kinds.items():
+        rate = kind["examples_per_hour"]
+        lines += [
+            f"**{name}** ({len(kind['examples'])} examples): {rate['float32']:.0f} examples per hour in float32, "
+            f"**{rate['mixed']:.0f} in mixed: {kind['faster']:.1f} times as many**.",
+            "",
+            "| | passes | tokens | float32, s | mixed, s | times |",
+            "|---|---:|---:|---:|---:|---:|",
+            *(
+                f"| {part} | {row['passes']:,} | {row['tokens']:,} | {row['float32']:.1f} | {row['mixed']:.1f} "
+                f"| {row['float32'] / max(row['mixed'], 0.01):.1f} |"
+                for part, row in kind["parts"].items()
+            ),
+            "",
+        ]
+    lines += [*_sharing(list(kinds.values())), *_values_in_mixed(kinds), ""]
+    rounding = results["rounding"]
+    lines += [
+        "Log-probabilities of 96 texts, the prompt of the README with 30 % of its tokens replaced at random, differ from float32",
+        f"by {rounding['mixed']:.3f} nats in mixed and by {rounding['bfloat16']:.3f} in bfloat16 (root mean square; their standard",
+        f"deviation over texts is {rounding['spread']:.1f}).",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _sharing(kinds: list[dict[str, Any]]) -> list[str]:
+    """What a cache of texts could save."""
+    counts = [kind["sharing"] for kind in kinds]
+    texts, different, tokens, beginnings = (
+        sum(count[name] for count in counts) for name in ("texts", "different_texts", "tokens", "different_beginnings")
+    )
+    return [
+        f"Methods and metrics hardly ever score the same text: {different:,} of {texts:,} texts are different, so a cache of",
+        f"scored texts would save {1 - different / texts:.1%}. If every beginning that texts of one call share were read once,",
+        f"{1 - beginnings / tokens:.0%} of the tokens would be saved.",
+        "",
+    ]
+
+
+def _values_in_mixed(kinds: dict[str, dict[str, Any]]) -> list[str]:
+    lines = [
+        "Values in mixed against values in float32, with the same draws, over all methods and examples. The difference is in",
+        "the unit of the metric; `in errors` is the median of the difference over the standard error of both.",
+        "",
+        "| metric | examples | mean difference | mean absolute | in errors | within 2 errors | error, float32 | error, mixed |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, kind in kinds.items():
+        lines += [
+            f"| {metric} | {name} | {row['mean_difference']:.3f} | {row['mean_absolute_difference']:.3f} "
+            f"| {row['median_in_errors']:.2f} | {row['within_two_errors']:.0%} | {row['error_float32']:.3f} "
+            f"| {row['error_mixed']:.3f} |"
+            for metric, row in kind["values"].items()
+        ]
+    return lines
+
+
 SECTIONS = {
     "methods": methods,
+    "study_costs": study_costs,
     "completeness": completeness,
     "antecedents": antecedents,
     "repeated": repeated,

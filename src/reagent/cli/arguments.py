@@ -26,7 +26,7 @@ ModelName = Annotated[
     str, typer.Option("--model", help="smollm2, a hub id, a model folder, a .gguf file, or a server as URL[#model].")
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1, mps; all spreads a model over all GPUs.")]
-Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16, float16.")]
+Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16, float16, mixed.")]
 Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")]
 Languages = Annotated[
     str | None,

@@ -11,6 +11,7 @@ source_and_target.py  source and target of an encoder–decoder as tokens
 source_cache.py   encoded sources, each computed once
 joint_attention.py    attention of an encoder–decoder over source and output
 network.py        a network as one function from tokens or embeddings to logits
+mixed_precision.py    matrix products in bfloat16, for faster scores
 internals.py      distributions, masked scores, values, gradients and attention of a network
 decoder_layers.py     the decoder layers of a network by their parts, in two known forms
 information_flow.py   what each layer passes on from each token to each position

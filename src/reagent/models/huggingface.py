@@ -1,9 +1,9 @@
 """Causal language models that run on this machine, through `transformers`. No code per model family."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from reagent.models.base import Predictions, Singles
 from reagent.models.decoder_layers import DecoderLayer, find_decoder_layers
 from reagent.models.information_flow import compute_contributions, compute_value_zeroing
 from reagent.models.local import PASS_COST, LocalModel
+from reagent.models.mixed_precision import with_half_products
 from reagent.models.network import LOGITS_AT_ONCE, TOKENS_AT_ONCE, Network
 from reagent.models.padding import pad_right, plan_ragged
 from reagent.models.prefix_cache import PrefixCache, plan_batches
@@ -41,7 +42,8 @@ class HuggingFaceModel(LocalModel[Network]):
     """A `transformers` causal LM and its tokenizer.
 
     `tokens_at_once` and `logits_at_once` bound the memory of one batch. They change how batches are cut and nothing
-    else: draws are the same, scores agree to about 1e-5.
+    else: draws are the same, scores agree to about 1e-5. With `mixed`, log-probabilities and distributions are computed
+    with products in bfloat16; output, proposals, gradients and attention are not.
     """
 
     def __init__(
@@ -54,11 +56,18 @@ class HuggingFaceModel(LocalModel[Network]):
         backend: str = "transformers",
         tokens_at_once: int = TOKENS_AT_ONCE,
         logits_at_once: int = LOGITS_AT_ONCE,
+        mixed: bool = False,
     ) -> None:
         name = name or str(getattr(network, "name_or_path", "")) or type(network).__name__
         adapter = Network(network, tokens_at_once, logits_at_once)
         super().__init__(adapter, TokenizerCodec(tokenizer), tokenizer, name, revision, backend)
-        self._prefix = PrefixCache(self._adapter)
+        if mixed:
+            self._scoring = Network(with_half_products(network), tokens_at_once, logits_at_once)
+        self._prefix = PrefixCache(self._scoring)
+
+    @property
+    def info(self) -> Mapping[str, Any]:
+        return {**super().info, **({} if self._scoring is self._adapter else {"dtype": "mixed"})}
 
     @property
     def layer_count(self) -> int:
@@ -67,15 +76,16 @@ class HuggingFaceModel(LocalModel[Network]):
 
     def self_check(self) -> None:
         """Refuse a network that predicts no next tokens; switch off what does not work: see `self_check`."""
-        check_network(self._adapter, self._name, self.special_ids)
+        for network in {id(one): one for one in (self._adapter, self._scoring)}.values():
+            check_network(network, self._name, self.special_ids)
 
     @property
     def tokens_at_once(self) -> int:
-        return self._adapter.tokens_at_once
+        return self._scoring.tokens_at_once
 
     @tokens_at_once.setter
     def tokens_at_once(self, tokens: int) -> None:
-        self._adapter.tokens_at_once = tokens
+        self._adapter.tokens_at_once = self._scoring.tokens_at_once = tokens
 
     def clear_cache(self) -> None:
         """Drop the prefix of earlier calls: the next scores then depend, to the last bit, on their own call only."""
@@ -140,14 +150,14 @@ class HuggingFaceModel(LocalModel[Network]):
 
     def _score(self, sequences: Ids, positions: Ids, targets: Ids) -> TargetScores:
         length = int(positions.max())  # the last target itself is never read
-        room = self._adapter.positions_at_once
+        room = self._scoring.positions_at_once
         if len(positions) > max(room, 1):  # not even one sequence fits: half of the targets at a time
             half = len(positions) // 2
             parts = [self._score(sequences, positions[s], targets[s]) for s in (slice(half), slice(half, None))]
             return TargetScores(*(np.concatenate(columns, axis=1) for columns in zip(*parts, strict=True)))
-        ids, wanted, before = (self._adapter.tensor(array) for array in (sequences[:, :length], targets, positions - 1))
+        ids, wanted, before = (self._scoring.tensor(array) for array in (sequences[:, :length], targets, positions - 1))
         # Every position that is read must come after the prefix.
-        limit = int(positions.min()) - 1 if self._adapter.shares_prefixes(length) else 0
+        limit = int(positions.min()) - 1 if self._scoring.shares_prefixes(length) else 0
         logprob, rank = np.empty((2, len(sequences), len(positions)))
         batches = plan_batches(
             sequences[:, :length], limit, self.tokens_at_once, max(1, room // len(positions)), self._pass_cost
@@ -156,7 +166,7 @@ class HuggingFaceModel(LocalModel[Network]):
             # One long text is likely to be read again: its keys and values are kept until another text is read.
             shared = limit if len(sequences) == 1 and length >= LONG_TEXT else batch.shared
             prefix = self._prefix.read(sequences[batch.rows[0], :shared], keep=i == 0)
-            logits = self._adapter.forward(ids[batch.rows], before, cache=prefix)
+            logits = self._scoring.forward(ids[batch.rows], before, cache=prefix)
             logprob[batch.rows], rank[batch.rows] = internals.score_targets(logits, wanted)
         return TargetScores(logprob, rank.astype(np.int64))
 
@@ -168,21 +178,21 @@ class HuggingFaceModel(LocalModel[Network]):
             return self._score_ragged(pad_right(sequences, positions.max(-1)), positions, targets)
 
     def _score_ragged(self, padded: Ids, positions: Ids, targets: Ids) -> TargetScores:
-        room = max(1, self._adapter.positions_at_once)
+        room = max(1, self._scoring.positions_at_once)
         if len(targets) > room:  # not even one sequence fits: half of the targets at a time
             half = len(targets) // 2
             parts = [self._score_ragged(padded, positions[:, s], targets[s]) for s in (slice(half), slice(half, None))]
             return TargetScores(*(np.concatenate(columns, axis=1) for columns in zip(*parts, strict=True)))
-        fixed_cost = PASS_COST if self._adapter.device.type == "cpu" else math.inf
-        sharing = self._prefix.can_share and self._adapter.shares_prefixes(padded.shape[1])
+        fixed_cost = PASS_COST if self._scoring.device.type == "cpu" else math.inf
+        sharing = self._prefix.can_share and self._scoring.shares_prefixes(padded.shape[1])
         logprob, rank = np.empty((2, *positions.shape))
         for i, batch in enumerate(plan_ragged(padded, positions, self.tokens_at_once, room, fixed_cost, sharing)):
             own = positions[batch.rows]
             read, places = np.unique(own - 1, return_inverse=True)
             prefix = self._prefix.read(padded[batch.rows[0], : batch.shared], keep=i == 0)
-            ids = self._adapter.tensor(padded[batch.rows, : own.max()])
-            logits = self._adapter.forward(ids, self._adapter.tensor(read), cache=prefix)
-            scores = internals.score_targets(logits, *map(self._adapter.tensor, (targets, places.reshape(own.shape))))
+            ids = self._scoring.tensor(padded[batch.rows, : own.max()])
+            logits = self._scoring.forward(ids, self._scoring.tensor(read), cache=prefix)
+            scores = internals.score_targets(logits, *map(self._scoring.tensor, (targets, places.reshape(own.shape))))
             logprob[batch.rows], rank[batch.rows] = scores
         return TargetScores(logprob, rank.astype(np.int64))
 
@@ -191,7 +201,7 @@ class HuggingFaceModel(LocalModel[Network]):
             return None
         begin, end = hidden.shape[1], int(positions.max())  # the last target itself is never read
         assert begin < positions.min(), "a prediction cannot be read off the prefix"
-        if not self._adapter.shares_prefixes(end):
+        if not self._scoring.shares_prefixes(end):
             return None
         with self._lock, torch.inference_mode():
             is_known = self._prefix.holds(sequence[:begin])
@@ -200,11 +210,11 @@ class HuggingFaceModel(LocalModel[Network]):
                 return None
             self.meter.add(0 if is_known else 1, begin)
             self.meter.add(len(hidden), end - begin)
-            return internals.score_hidden(self._adapter, sequence, hidden, positions, targets, prefix)
+            return internals.score_hidden(self._scoring, sequence, hidden, positions, targets, prefix)
 
     @property
     def _pass_cost(self) -> float:
-        worth_it = self._prefix.can_share and self._adapter.device.type == "cpu"  # a GPU prefers large batches
+        worth_it = self._prefix.can_share and self._scoring.device.type == "cpu"  # a GPU prefers large batches
         return PASS_COST if worth_it else math.inf
 
     @torch.inference_mode()

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from reagent.models.huggingface import HuggingFaceModel
     from reagent.models.seq2seq import Seq2SeqModel
 
-DTYPES = ("auto", "float32", "bfloat16", "float16")
+MIXED = "mixed"  # float32, with products of scores in bfloat16
+DTYPES = ("auto", "float32", "bfloat16", "float16", MIXED)
 DEFAULT_MODEL = "smollm2"
 TEXT_OPTIONS = ("score", "answers", "temperature", "parts", "max_requests")
 _ALLOWED = "give a folder, a .gguf file, a hub id or 'smollm2'"
@@ -39,7 +40,8 @@ def load_model(
     """Load a model by name, hub id, folder or `.gguf` file, use one at a URL, or wrap a `(model, tokenizer)` pair.
 
     `device="all"` spreads a model from the hub or a folder over all GPUs. `dtype="auto"` is float32 on a CPU and the
-    checkpoint's own type elsewhere. A pair keeps its device and type unless they are given. An object that has `score`
+    checkpoint's own type elsewhere. With `dtype="mixed"` weights are float32, and scores multiply in bfloat16: faster
+    on processors that have it. A pair keeps its device and type unless they are given. An object that has `score`
     and `case` is returned unchanged. `languages` are the codes of source and target language, for a model that
     translates between several. Other packages add names as entry points of the group `reagent.models`. `server` are the
     options of a model at an http(s) URL: tokenizer, cache, concurrency, rate, timeout, deadline, megabytes, retries,
@@ -188,7 +190,7 @@ def _wrap_pair(
         network = _transformers.move(network, placement.device)
     if placement.dtype is not None:
         network = network.to(placement.dtype)
-    return _make_model(network, tokenizer, languages)
+    return _make_model(network, tokenizer, languages, mixed=placement.mixed)
 
 
 def _load_bundled(name: str, placement: "_Placement") -> Model:
@@ -204,7 +206,8 @@ def _load_gguf(path: Path, placement: "_Placement") -> Model:
     from reagent.models.huggingface import HuggingFaceModel
 
     network, tokenizer = gguf.load_gguf(path, placement.dtype)
-    return HuggingFaceModel(network.to(placement.device), tokenizer, name=str(path), backend="transformers (gguf)")
+    network = network.to(placement.device)
+    return HuggingFaceModel(network, tokenizer, name=str(path), backend="transformers (gguf)", mixed=placement.mixed)
 
 
 def _load_pretrained(
@@ -230,7 +233,9 @@ def _load_pretrained(
     if not placement.spread:
         network = _transformers.move(network, placement.device)
     commit = recorded or getattr(network.config, "_commit_hash", None) or revision
-    return _make_model(network, tokenizer, languages, name=name, revision=commit, backend=backend)
+    return _make_model(
+        network, tokenizer, languages, name=name, revision=commit, backend=backend, mixed=placement.mixed
+    )
 
 
 def _make_model(
@@ -241,17 +246,22 @@ def _make_model(
     name: str = "",
     revision: str | None = None,
     backend: str = "transformers",
+    mixed: bool = False,
 ) -> "HuggingFaceModel | Seq2SeqModel":
     """An encoder–decoder, or a causal language model."""
     if _transformers.is_encoder_decoder(getattr(network, "config", None)):
         from reagent.models.seq2seq import Seq2SeqModel
 
+        if mixed:
+            raise InputError(
+                f"dtype 'mixed' is for causal models, not for {name or type(network).__name__!r}: leave it out"
+            )
         return Seq2SeqModel(network, tokenizer, name=name, revision=revision, backend=backend, languages=languages)
     if languages is not None:
         raise _no_languages(name or type(network).__name__)
     from reagent.models.huggingface import HuggingFaceModel
 
-    return HuggingFaceModel(network, tokenizer, name=name, revision=revision, backend=backend)
+    return HuggingFaceModel(network, tokenizer, name=name, revision=revision, backend=backend, mixed=mixed)
 
 
 def _no_languages(name: str) -> InputError:
@@ -295,6 +305,7 @@ class _Placement:
     device: "torch.device"
     dtype: "torch.dtype | None"  # None: chosen by the device and the checkpoint
     spread: bool  # over all GPUs
+    mixed: bool  # scores multiply in bfloat16
 
 
 def _check_unused(owner: str, device: str, dtype: str, revision: str | None, languages: tuple[str, str] | None) -> None:
@@ -310,8 +321,10 @@ def _check_placement(device: str, dtype: str) -> _Placement:
         raise UnknownNameError("dtype", dtype, DTYPES)
     import torch
 
-    number_type: torch.dtype | None = None if dtype == "auto" else getattr(torch, dtype)
-    return _Placement(_check_device("auto" if device == "all" else device), number_type, device == "all")
+    name = "float32" if dtype == MIXED else dtype
+    number_type: torch.dtype | None = None if dtype == "auto" else getattr(torch, name)
+    place = _check_device("auto" if device == "all" else device)
+    return _Placement(place, number_type, device == "all", dtype == MIXED)
 
 
 def _check_device(name: str) -> "torch.device":

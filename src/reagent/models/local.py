@@ -43,6 +43,7 @@ class LocalModel(ABC, Generic[N]):
         self.tokenizer = tokenizer
         self.meter = Meter()
         self._adapter = adapter
+        self._scoring = adapter  # computes log-probabilities and distributions
         self._codec = codec
         self._name = name
         self._revision = revision
@@ -123,15 +124,15 @@ class LocalModel(ABC, Generic[N]):
 
     def after_tokens(self, sequences: Ids, positions: Ids) -> Singles:
         self.meter.add(len(sequences), int(positions.max()))
-        return internals.compute_distributions(self._adapter, sequences, positions)
+        return internals.compute_distributions(self._scoring, sequences, positions)
 
     def after_embeddings(self, embeddings: Singles, positions: Ids) -> Singles:
         self.meter.add(len(embeddings), int(positions.max()))
-        return internals.compute_distributions(self._adapter, embeddings, positions)
+        return internals.compute_distributions(self._scoring, embeddings, positions)
 
     def score_masked(self, sequences: Ids, keep: Mask, positions: Ids, targets: Ids) -> TargetScores:
         self.meter.add(len(sequences), int(positions.max()))
-        return internals.score_masked(self._adapter, sequences, keep, positions, targets)
+        return internals.score_masked(self._scoring, sequences, keep, positions, targets)
 
     def embed(self, ids: Ids) -> Singles | None:
         return self._adapter.embed(ids)

@@ -19,6 +19,7 @@ import torch
 
 from reagent.case import Ids
 from reagent.models.base import Singles
+from reagent.models.mixed_precision import HalfProduct
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -217,9 +218,10 @@ class Network:
 
     @cached_property
     def _is_quantized(self) -> bool:
-        """By `transformers`, or by torch.ao, which replaces modules."""
+        """By `transformers`, or by modules in the place of others: of torch.ao, or half products."""
         return getattr(self.module.config, "quantization_config", None) is not None or any(
-            type(part).__module__.startswith("torch.ao.nn.quantized") for part in self.module.modules()
+            type(part).__module__.startswith("torch.ao.nn.quantized") or isinstance(part, HalfProduct)
+            for part in self.module.modules()
         )
 
     @property
