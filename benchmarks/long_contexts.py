@@ -171,7 +171,7 @@ def add_scripted(records: Records) -> None:
     for kind in KINDS:
         for hides in (True, False):
             key = {"part": "scripted", "length": None, "case": kind, "run": int(hides)}
-            records_add(records, key, lambda k=kind, h=hides: measure_planted(k, h, SCRIPTED))
+            records_add(records, key, lambda k=kind, h=hides: measure_planted(k, h, SCRIPTED) | {"prompts": SCRIPTED})
 
 
 def add_recall(model: Model, records: Records, depths: list[float], count: int) -> None:
@@ -297,7 +297,12 @@ def _recall(parts: dict[str, list[Record]]) -> Record:
         if some:
             matter, kept = (sum(row[column] for row in some) for column in ("matter", "kept_of_them"))
             share = sum(row["kept"] for row in some) / sum(row["units"] for row in some)
-            result[name] = {"matter": matter, "recall": round(kept / matter, 4), "share_kept": round(share, 3)}
+            result[name] = {
+                "prompts": sum(row.get("prompts", 1) for row in some),
+                "matter": matter,
+                "kept_of_them": kept,
+            }
+            result[name] |= {"recall": round(kept / matter, 4), "share_kept": round(share, 4)}
     return result | {"rows": scripted}
 
 

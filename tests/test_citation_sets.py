@@ -66,6 +66,28 @@ def test_a_method_is_judged_by_the_threshold_of_the_other_split() -> None:
     assert peer["cite_minus_this"]["exact"]["mean"] == 1
 
 
+def test_methods_are_compared_on_the_questions_that_all_answered() -> None:
+    shared = {"split": "report", "others": 0, "copies": 0, "forward_passes": 1, "tokens": 1, "core_seconds": 1.0}
+    shared |= {"sentences": 2, "total": 4.0, "raw": [[0, 3.0, 2.0], [1, None, 1.0]]}
+    ours = [
+        row([0.5, 0.0], [0], kind=kind, question=kind, method="cite", cited=[0], **shared) for kind in ("one", "known")
+    ]
+    peer = row([5.0, 1.0], [0], kind="one", question="one", method="peer", **shared)
+    mask = row([0.5, 0.4], [0], kind="known", question="known", method="cite, removal mask", cited=[0, 1], **shared)
+    found = summarize([*ours, peer, mask])
+    assert found["report"]["as they are"]["cite"]["exact"]["count"] == 1
+    assert list(found["by_kind"]) == ["one"]
+    assert set(found["cite_alone"]["as they are"]) == {"one", "known", "all questions"}
+    removals = found["removals"]["report"]
+    assert (removals["cite"]["exact"]["mean"], removals["cite, removal mask"]["exact"]["mean"]) == (1, 0)
+    assert found["margins"]["report"] == {
+        "questions": 2,
+        "smallest_of_sources": 0.75,
+        "largest_of_others": 0.25,
+        "others_above_smallest": 0,
+    }
+
+
 def test_facts_are_stated_again_and_other_documents_added() -> None:
     for collection in (c for c in load_collections("choose") if c.kind in REPEATED):
         more = repeat_sources(collection, 3)
