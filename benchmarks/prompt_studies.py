@@ -65,7 +65,7 @@ WORDINGS = (
     },
 )
 PLANTED = {"Format": "needed", "Example": "needed"} | dict.fromkeys(("About us", "House rules", "Contact"), "idle")
-SIZES = (10, 20, 40)  # inputs of a resampled study
+SIZES = (10, 20, 30)  # inputs of a resampled study
 RESAMPLES = 4000
 FEW_RESAMPLES = 1000  # of the bootstrap, which is slow
 
@@ -79,11 +79,11 @@ def load_inputs(split: str) -> list[dict[str, str]]:
     ]
 
 
-def run_studies(folder: Path, split: str) -> dict[str, Study]:
+def run_studies(folder: Path, split: str, limit: int | None, modes: list[str]) -> dict[str, Study]:
     folder.mkdir(parents=True, exist_ok=True)
-    model, inputs, studies = reagent.load_model("smollm2"), load_inputs(split), {}
-    for number, wording in enumerate(WORDINGS, 1):
-        for chat in (True, False):
+    model, inputs, studies = reagent.load_model("smollm2"), load_inputs(split)[:limit], {}
+    for chat in [mode == "chat" for mode in modes]:
+        for number, wording in enumerate(WORDINGS, 1):
             name = f"wording {number}, {'chat' if chat else 'plain'}"
             out = folder / f"{split}-{number}-{'chat' if chat else 'plain'}.sqlite"
             studies[name] = reagent.study(model, TEMPLATE.format(**wording), inputs, chat=chat, out=out)
@@ -195,8 +195,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("prompt_studies"))
     parser.add_argument("--split", default="report", choices=("develop", "report"))
+    parser.add_argument("--limit", type=int, help="only the first inputs")
+    parser.add_argument("--modes", nargs="+", default=["plain", "chat"], choices=("plain", "chat"))
     arguments = parser.parse_args()
-    studies = run_studies(arguments.out, arguments.split)
+    studies = run_studies(arguments.out, arguments.split, arguments.limit, arguments.modes)
     rng = np.random.default_rng(0)
     resampled = {name: {size: resample(study, size, rng) for size in SIZES} for name, study in studies.items()}
     result = {

@@ -752,6 +752,46 @@ def _difference(value: float | str | None) -> str:
     return "error" if isinstance(value, str) else f"{value:.2g}" if value >= 0.1 else f"{value:.0e}"
 
 
+def prompt_studies(results: dict[str, Any]) -> str:
+    summary, studies = results["summary"], results["studies"]
+    needed, idle = summary["needed"], summary["idle"]
+    first = next(iter(studies.values()))
+    lines = [
+        "## Prompt studies",
+        "",
+        "`benchmarks/prompt_studies.py` studies templates whose expected answers follow a format instruction and an",
+        f"example, and that have three more sections about something else, over {first['inputs']} inputs each. Of the",
+        f"{needed['planted']} needed parts, {needed['found']} are found. Of the {idle['planted']} idle sections,",
+        f"{idle['certified_and_removable']} are certified and can be removed together. The threshold is 5 % of what the",
+        "template is worth.",
+        "",
+        "| template | part | effect, nats | 95 % interval | verdict |",
+        "|---|---|---|---|---|",
+    ]
+    for name, study in studies.items():
+        for part in study["parts"]:
+            mean, low, high = part["effect"]
+            planted = f" (planted: {part['planted']})" if part["planted"] else ""
+            lines.append(
+                f"| {name} | {part['name']}{planted} | {mean:.2f} | {low:.2f} … {high:.2f} | {part['verdict']} |"
+            )
+    lines += [
+        "",
+        "The intervals are checked by resampling: the inputs are the population, and studies of n inputs are drawn from",
+        "them with replacement. The coverage is the share of the 95 % intervals that contain the mean of the population,",
+        "over all parts. The last columns are how often a part is called idle: the most of the parts whose mean effect is",
+        "beyond the threshold, and the mean of all others.",
+        "",
+        "| n | coverage, Student’s t: mean (least … most) | bootstrap: mean (least … most) | beyond: idle | within: idle |",
+        "|---|---|---|---|---|",
+    ]
+    for size, coverage in summary["coverage"].items():
+        cells = [f"{c['mean']:.3f} ({c['least']:.3f} … {c['most']:.3f})" for c in coverage.values()]
+        false = summary["false_idle"][size]
+        lines.append(f"| {size} | {' | '.join(cells)} | {false['beyond']:.3f} | {false['within']:.2f} |")
+    return "\n".join([*lines, ""])
+
+
 DESCRIBED = ("repeated", "games")  # sections that are written without results too
 
 
@@ -844,6 +884,7 @@ SECTIONS = {
     "designs": designs,
     "gguf": gguf,
     "seq2seq": seq2seq,
+    "prompt_studies": prompt_studies,
 }
 
 

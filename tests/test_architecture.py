@@ -28,6 +28,7 @@ ROWS = [
     {"documents"},
     {"citations"},
     {"templates", "prompt_study"},
+    {"data_summary"},
     {"schemas"},
     {"case"},
     {"sampling"},
@@ -51,7 +52,7 @@ ROWS = [
     {"__main__"},
 ]
 # A view knows the results and nothing of how they were made.
-RESULTS = {"explanation", "evaluation", "comparison", "citations", "prompt_study"}
+RESULTS = {"explanation", "evaluation", "comparison", "citations", "prompt_study", "data_summary"}
 VIEWS_MAY_IMPORT = {"errors", "atomic_io", "segmentation", "views", "_version"} | RESULTS
 # The methods of a result import these modules lazily. No other import may go down.
 LAZY_IMPORTS = {"explanation": {"views", "aggregation", "tracing", "exchange"}} | {
@@ -103,6 +104,7 @@ def test_the_public_names_are_exactly_these() -> None:
     intended = {
         "Citations",
         "Comparison",
+        "Summary",
         "Evaluation",
         "Explanation",
         "InputError",
@@ -121,6 +123,7 @@ def test_the_public_names_are_exactly_these() -> None:
         "load",
         "load_model",
         "study",
+        "summarize",
     }
     assert set(reagent.__all__) == intended
     assert all(getattr(reagent, name) is not None for name in intended)

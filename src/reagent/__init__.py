@@ -14,6 +14,7 @@ comparison.py    several methods side by side
 documents.py     documents, and the prompt that is made of them
 citations.py     where each sentence of an answer about documents comes from
 templates.py     templates of prompts, divided into parts
+data_summary.py  which words matter on average over many prompts
 prompt_study.py  what each part of a template does over many inputs
 schemas/         the JSON schemas of the results
 segmentation.py  words, sentences, paragraphs
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from reagent.api.explain import explain
     from reagent.citations import Citations
     from reagent.comparison import Comparison
+    from reagent.data_summary import Summary
     from reagent.errors import InputError, ReagentError
     from reagent.evaluation import Evaluation
     from reagent.exchange.captum import from_captum
@@ -69,6 +71,7 @@ if TYPE_CHECKING:
     from reagent.models import load_model
     from reagent.prompt_study import Study
     from reagent.studies.run import study
+    from reagent.studies.summarize import summarize
 
 logging.getLogger("reagent").addHandler(logging.NullHandler())
 
@@ -84,9 +87,11 @@ _MODULES = {
     "from_inseq": "reagent.exchange.inseq",
     "from_shap": "reagent.exchange.shap",
     "study": "reagent.studies.run",
+    "summarize": "reagent.studies.summarize",
     "load_model": "reagent.models",
     "load": "reagent.explanation",
     "Citations": "reagent.citations",
+    "Summary": "reagent.data_summary",
     "Comparison": "reagent.comparison",
     "Evaluation": "reagent.evaluation",
     "Explanation": "reagent.explanation",
@@ -104,6 +109,7 @@ __all__ = [
     "InputError",
     "ReagentError",
     "Study",
+    "Summary",
     "Token",
     "__version__",
     "check_traced",
@@ -117,6 +123,7 @@ __all__ = [
     "load",
     "load_model",
     "study",
+    "summarize",
 ]
 
 

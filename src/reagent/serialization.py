@@ -37,6 +37,7 @@ KINDS = {
     "evaluation": "an evaluation",
     "citations": "a file of citations",
     "study": "a study",
+    "summary": "a summary",
 }
 _BUILDING = RLock()  # pydantic parses source code for descriptions, which two threads of a service cannot do at once
 # How pydantic reads a class of results; dataclasses inside it inherit these settings.

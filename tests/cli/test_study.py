@@ -79,7 +79,11 @@ def test_alternatives_of_a_slot(study, files: tuple[Path, Path]) -> None:
     assert "takes SLOT=A,B" in study(*files, "--alternatives", "city").err
 
 
-def test_the_page_is_written(study, files: tuple[Path, Path], tmp_path: Path) -> None:
-    answer = study(*files, "--html", tmp_path / "s.html", "--quiet")
+def test_the_page_is_written(study, run, files: tuple[Path, Path], tmp_path: Path) -> None:
+    answer = study(*files, "--html", tmp_path / "s.html", "--json", tmp_path / "s.json", "--quiet")
     assert (answer.code, answer.out) == (0, "")
     assert "reagentStudy" in (tmp_path / "s.html").read_text()
+    shown = run("show", tmp_path / "s.json", "--html", tmp_path / "again.html")
+    assert (shown.code, "3 parts" in shown.out) == (0, True)
+    assert (tmp_path / "again.html").read_text() == (tmp_path / "s.html").read_text()
+    assert "--png is for explanations, and" in run("show", tmp_path / "s.json", "--png", tmp_path / "s.png").err

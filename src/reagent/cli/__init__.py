@@ -6,6 +6,7 @@ cite.py       reagent cite
 compare.py    reagent compare
 evaluate.py   reagent evaluate
 study.py      reagent study
+summarize.py  reagent summarize
 bench.py      reagent bench
 serve.py      reagent serve
 catalog.py    reagent methods, replacers, datasets, models

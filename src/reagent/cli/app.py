@@ -14,6 +14,7 @@ from reagent.cli.evaluate import evaluate
 from reagent.cli.explain import explain, show
 from reagent.cli.serve import serve
 from reagent.cli.study import study
+from reagent.cli.summarize import summarize
 
 app = typer.Typer(
     name="reagent",
@@ -45,6 +46,7 @@ app.command()(show)
 app.command()(cite)
 app.command()(compare)
 app.command()(study)
+app.command()(summarize)
 app.command()(evaluate)
 app.command()(serve)
 app.command()(methods)

@@ -1,6 +1,7 @@
 """`reagent explain` and `reagent show`."""
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -161,20 +162,22 @@ def explain(
 
 
 def show(
-    file: Annotated[Path, typer.Argument(metavar="F.json", help="An explanation or citations written by --json.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="F.json", help="A result written by --json: of explain, cite, study or summarize.")
+    ],
     html: o.Html = None,
     png: o.Png = None,
     token: o.OutputToken = None,
     answer_span: o.AnswerSpan = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only write the requested files.")] = False,
 ) -> None:
-    """Show a saved explanation, or saved citations."""
-    from reagent.cli.parsing import check_outputs, is_citations
+    """Show a saved explanation, or saved citations, a study or a summary."""
+    from reagent.cli.parsing import check_outputs, kind_of
     from reagent.explanation import load
 
     check_outputs(None, html=html, png=png)
-    if is_citations(file):
-        _show_citations(file, html, quiet, {"--png": png, "--token": token, "--answer-span": answer_span})
+    if (kind := kind_of(file)) in _OTHER_KINDS:
+        _show_other(kind, file, html, quiet, {"--png": png, "--token": token, "--answer-span": answer_span})
         return
     why = load(file)
     why = why if answer_span is None else why.traced(answer_span)
@@ -184,19 +187,24 @@ def show(
         why.show(target=token)
 
 
-def _show_citations(file: Path, html: Path | None, quiet: bool, others: dict[str, object]) -> None:
-    from reagent.citations import Citations
+_OTHER_KINDS = {  # results that `show` prints too: where their classes are
+    "citations": "reagent.citations:Citations",
+    "study": "reagent.prompt_study:Study",
+    "summary": "reagent.data_summary:Summary",
+}
 
-    citations = Citations.load(file)
+
+def _show_other(kind: str, file: Path, html: Path | None, quiet: bool, others: dict[str, object]) -> None:
+    module, _, name = _OTHER_KINDS[kind].partition(":")
+    result = getattr(import_module(module), name).load(file)
     for flag, value in others.items():
         if value is not None:
-            raise InputError(
-                f"{flag} is for explanations, and {str(file)!r} has citations: leave it out, or use --html"
-            )
+            has = "citations" if kind == "citations" else f"a {kind}"
+            raise InputError(f"{flag} is for explanations, and {str(file)!r} has {has}: leave it out, or use --html")
     if html is not None:
-        citations.to_html(html)
+        result.to_html(html)
     if not quiet:
-        citations.show()
+        result.show()
 
 
 def _views(why: "Explanation", html: Path | None, png: Path | None, token: int | None) -> list[Callable[[], object]]:

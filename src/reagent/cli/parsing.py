@@ -94,14 +94,15 @@ class QuestionOptions:
         return [*first, *earlier, *([{"role": "user", "content": text}] if text else [])], tools
 
 
-def is_citations(file: Path) -> bool:
-    """Whether a file has citations; if it cannot be read, the error is left to those who read it."""
+def kind_of(file: Path) -> str:
+    """What a file has: explanation, citations …; if it cannot be read, the error is left to those who read it."""
     from reagent.atomic_io import read_json
 
     with suppress(FileError):
         data = read_json(file, "")
-        return isinstance(data, dict) and str(data.get("schema", "")).startswith("reagent.citations/")
-    return False
+        if isinstance(data, dict):
+            return str(data.get("schema", "")).removeprefix("reagent.").partition("/")[0]
+    return ""
 
 
 def read_prompt(prompt: str | None, file: Path | None) -> str:

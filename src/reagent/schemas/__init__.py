@@ -5,6 +5,7 @@ explanation.schema.json   what Explanation.save writes
 evaluation.schema.json    what Evaluation.save writes
 citations.schema.json     what Citations.save writes
 study.schema.json         what Study.save writes
+summary.schema.json       what Summary.save writes
 
 The files are generated from the dataclasses in explanation.py, evaluation.py, citations.py and
 prompt_study.py; a test compares them.
@@ -15,12 +16,19 @@ from importlib.resources import files
 from typing import Any
 
 from reagent.citations import Citations
+from reagent.data_summary import Summary
 from reagent.evaluation import Evaluation
 from reagent.explanation import Explanation
 from reagent.prompt_study import Study
 from reagent.serialization import json_schema
 
-DOCUMENTS = {"explanation": Explanation, "evaluation": Evaluation, "citations": Citations, "study": Study}
+DOCUMENTS = {
+    "explanation": Explanation,
+    "evaluation": Evaluation,
+    "citations": Citations,
+    "study": Study,
+    "summary": Summary,
+}
 
 
 def read_schema(name: str) -> dict[str, Any]:

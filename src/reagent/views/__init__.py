@@ -18,6 +18,7 @@ evaluation.py  an evaluation in the terminal
 citations.py   citations in the terminal and as Markdown
 citations_page.py  citations as an HTML page or a notebook fragment
 studies.py     a prompt study in the terminal, and the sentences about it
+data_summary.py  the words of many prompts: terminal and page
 studies_page.py  a prompt study as an HTML page or a notebook fragment
 assets/        the HTML templates, the styles and the scripts of the HTML views
 """

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from reagent.citations import Citations
 from reagent.comparison import Comparison
+from reagent.data_summary import Summary
 from reagent.errors import InputError
 from reagent.explanation import Explanation
 from reagent.prompt_study import Study
@@ -99,6 +100,24 @@ def study_to_frame(study: Study) -> "pandas.DataFrame":
             "tokens": part.tokens,
         }
         for part in study.parts
+    ]
+    return pandas.DataFrame(rows)
+
+
+def summary_to_frame(summary: Summary) -> "pandas.DataFrame":
+    """A table with a row for each word."""
+    pandas = _import_pandas()
+    rows = [
+        {
+            summary.unit: word.text,
+            "prompts": word.prompts,
+            "importance": word.importance,
+            "score": word.score,
+            "effect": word.effect and word.effect.mean,
+            "low": word.effect and word.effect.low,
+            "high": word.effect and word.effect.high,
+        }
+        for word in summary.words
     ]
     return pandas.DataFrame(rows)
 
