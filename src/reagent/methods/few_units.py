@@ -38,6 +38,7 @@ def spread_subsets(count: int, measured: Mask, rng: np.random.Generator) -> Mask
     first = len(rows)
     while len(rows) < first + count:
         candidates = rng.random((CANDIDATES, units)) < 0.5
+        candidates = candidates[candidates.any(1)]  # an unchanged text is no probe
         distances = (candidates[:, None] ^ rows).sum(2)
         chosen = candidates[np.argmin(((distances + 0.1) ** -NEARNESS).sum(1))]
         rows = np.concatenate([rows, [chosen, ~chosen]])
