@@ -196,6 +196,8 @@ class Citations:
                 raise InputError(f"sources must refer to one of the {len(documents)} documents")
         if any(i not in sentences for i in used):
             raise InputError(f"sources must refer to one of the {len(sentences)} sentences")
+        if any(len({s.index for s in part.sentences}) < len(sentences) for part in (self.whole, *self.parts)):
+            raise InputError("each part of the answer must have an entry for each sentence of the documents")
         if any(sentence.document not in documents for sentence in self.sentences):
             raise InputError(f"sentences must refer to one of the {len(documents)} documents")
 

@@ -125,3 +125,10 @@ def test_a_file_whose_indices_lead_nowhere_is_rejected(path: tuple[str | int, ..
     inner[path[-1]] = 99  # type: ignore[index]
     with pytest.raises(FileError, match=message):
         Citations.from_dict(data)
+
+
+def test_a_file_that_leaves_out_a_sentence_is_rejected() -> None:
+    data = make_citations().to_dict()
+    data["whole"]["sentences"] = []  # type: ignore[index]
+    with pytest.raises(FileError, match="an entry for each sentence"):
+        Citations.from_dict(data)
