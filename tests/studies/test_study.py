@@ -175,3 +175,14 @@ def test_a_file_of_another_template_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other.md").write_text(TEMPLATE)
     with pytest.raises(FileError, match=r"not of a study of 'other\.md'"):
         reagent.study(planted_model(), tmp_path / "other.md", INPUTS[:1], out=tmp_path / "s.sqlite")
+
+
+def test_a_function_that_returns_only_text_can_be_studied() -> None:
+    def answer(prompt: str) -> str:
+        return "OSLO" if "capital letters" in prompt else "the city of Oslo, I think"
+
+    template = "Use capital letters.\n\nBe kind.\n\nWhich city is in {{country}}?"
+    study = reagent.study(answer, template, [{"country": "Norway"}, {"country": "the north"}, {"country": "a fjord"}])
+    assert (study.metric, study.unit, study.chat) == ("own", "similarity", False)
+    assert study.parts[0].verdict == "needed"
+    assert study.part("Be kind.").verdict == "idle"

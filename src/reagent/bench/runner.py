@@ -33,6 +33,7 @@ class RunProgress:
     work: float = 0  # estimated tokens of all jobs …
     worked: float = 0  # … and of the finished ones
     notes: list[str] = field(default_factory=list)  # messages for the user
+    noun: str = "cells"  # what is counted
     begin: float = field(default_factory=time.monotonic)
 
     @property

@@ -80,4 +80,4 @@ def _describe(progress: "RunProgress") -> str:
     failed = f", {progress.failed} failed" if progress.failed else ""
     left = "" if progress.seconds_left is None else f", about {format_time(round(progress.seconds_left))} left"
     stored = f", {progress.stored} more from the cache" if progress.stored else ""
-    return f"{progress.done} of {progress.total} cells{failed}{stored}{left}"
+    return f"{progress.done} of {progress.total} {progress.noun}{failed}{stored}{left}"

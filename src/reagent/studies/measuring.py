@@ -27,7 +27,7 @@ class Measurements:
     store: Store
     engine: Engine
     on_progress: Callable[[RunProgress], None] = lambda _: None
-    progress: RunProgress = field(default_factory=RunProgress)
+    progress: RunProgress = field(default_factory=lambda: RunProgress(noun="prompts"))
     _stored: dict[Place, Cell] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:

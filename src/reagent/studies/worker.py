@@ -67,7 +67,7 @@ class StudyWorker(Worker):
 
 
 def _measure(model: Model, job: StudyJob) -> list[Cell]:
-    chat = has_chat_template(model) if job.chat is None else job.chat
+    chat = _prefers_chat(model) if job.chat is None else job.chat
     if chat:
         require(model, HasChatTemplate, "a chat")
     case = _read(model, job.prompt, None if job.answer is None else fit_answer(job.answer, job.prompt, chat), job, chat)
@@ -89,6 +89,11 @@ def _measure(model: Model, job: StudyJob) -> list[Cell]:
         _cell(job, trial, measured.get(trial.label), None if trial.label in measured else "its prompt is empty")
         for trial in job.trials
     ]
+
+
+def _prefers_chat(model: Model) -> bool:
+    """Whether the model has a chat template; a function of Python gets a plain text, as in `explain`."""
+    return has_chat_template(model) and model.info["backend"] != "python function"
 
 
 def fit_answer(answer: str, prompt: str, chat: bool) -> str:

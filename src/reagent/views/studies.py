@@ -186,8 +186,8 @@ def _render(study: Study) -> Iterator[RenderableType]:
 
 def _table(study: Study) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("part", overflow="fold", ratio=1)
-    table.add_column("verdict")
+    table.add_column("part", overflow="fold")
+    table.add_column("verdict", no_wrap=True)
     for heading in (f"effect ({study.unit})", f"{format_share(study.level)} interval", "matters in", "tokens"):
         table.add_column(heading, justify="right", no_wrap=True)
     for part in ranked(study):
