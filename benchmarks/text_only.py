@@ -1,27 +1,22 @@
-"""How good explanations are from the text of answers alone, and from proxies.
+"""How good explanations are from the text of answers alone.
 
-python benchmarks/text_only.py --out text_only.jsonl > docs/benchmarks/text_only.json
-python benchmarks/text_only.py --out chosen.jsonl --split choose       # for choosing settings
+python benchmarks/text_only.py --gemma GEMMA.gguf --out text_only.jsonl > docs/benchmarks/text_only.json
+python benchmarks/text_only.py --gemma GEMMA.gguf --out chosen.jsonl --split choose       # for choosing settings
 
-Units are the parts of a prompt between spaces. Parts of the measurement (--parts):
+Parts of the measurement (--parts):
 
-answers   The embedded model answers with three tokens, greedily. Its explanation from answers alone, with five requests
-          for each unit, is compared with the exact effects of the same units on the log-probability of the answer:
-          each unit deleted alone. So is llmSHAP (its sliding window of three words, from the package itself), and ours
-          with as many requests as it needs.
+answers   The embedded model answers messages with at most 20 tokens, greedily. Its explanation from answers alone is
+          compared with the exact effects of the same units on the log-probability of the answer: each unit deleted
+          alone. Units are words, or sentences of longer messages. Whole answers get one request for each unit and three
+          more; answers in parts and the methods of other packages (text_peers.py) at most five for each unit. With
+          --gemma, the proxy is Gemma 3 270M (see proxies.py).
 noise     95 % intervals of effects of a scripted model that answers at random with known probabilities.
-proxy     The embedded model stands for llama.cpp with the same quantised weights, for Gemma 3 270M, and the other way
-          round; networks with random weights must be refused.
 
-A rerun with the same --out skips what is there. Gemma comes from the package index, in parts; without it (--gemma
-PATH.gguf) its lines are left out.
+A rerun with the same --out skips what is there.
 """
 
 import argparse
-import copy
 import json
-import re
-import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -31,41 +26,46 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from fact_prompts import Fact, load_facts, strip_marks
 from records import Record, Records, describe, errors, group_by
 from scipy.stats import spearmanr
+from text_peers import Ask, run_icx360, run_llmshap
+from text_prompts import SENTENCES, WORDS, split_sentences, split_words
 from text_source import BatchSource
 
 import reagent
 from reagent.models.base import Meter
-from reagent.models.cache import cache_folder
 from reagent.models.huggingface import HuggingFaceModel
 from reagent.models.text import Request, TextModel, TextOptions
-from reagent.removal import Delete
+from reagent.models.text.scorers import make_scorer
 
 Floats = npt.NDArray[np.float64]
-NEW_TOKENS, REQUESTS_PER_UNIT = 3, 5
-WINDOW = 3
-LLMSHAP = "llmSHAP==1.5.2"
-SEEN = {"develop": 40, "blind": 16}  # first facts of each split of facts.tsv: for choosing settings
+Spans = list[tuple[int, int]]
+NEW_TOKENS = 20
+PARTS = 4
+REQUESTS_PER_UNIT = 5  # at most
+MORE_PROBES = 2  # than units, for whole answers
 TRIALS = 20
-PAIRS = 5  # prompts for each pair of a model and its proxy
+KINDS: dict[str, tuple[dict[str, list[str]], Callable[[str], Spans]]] = {
+    "words": (WORDS, split_words),
+    "sentences": (SENTENCES, split_sentences),
+}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--split", choices=("choose", "report"), default="report")
-    parser.add_argument("--size", type=int, default=24, help="prompts, at most")
-    parser.add_argument("--parts", default="answers,proxy,noise")
+    parser.add_argument("--size", type=int, default=20, help="prompts of each kind, at most")
+    parser.add_argument("--parts", default="answers,noise")
+    parser.add_argument("--kinds", default=",".join(KINDS), help="of units, in this order")
+    parser.add_argument("--without", default="", help="settings to leave out, as llmSHAP")
     parser.add_argument("--gemma", type=Path, help="the GGUF file of Gemma 3 270M")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    records = Records(arguments.out, ["part", "split", "setting", "prompt", "seed"])
+    records = Records(arguments.out, ["part", "split", "kind", "setting", "prompt", "seed"])
     measures: dict[str, Callable[[], None]] = {
-        "answers": lambda: measure_answers(records, arguments.split, arguments.size),
+        "answers": lambda: measure_answers(records, arguments),
         "noise": lambda: measure_noise(records),
-        "proxy": lambda: measure_proxies(records, arguments.split, arguments.gemma),
     }
     for part in arguments.parts.split(","):
         measures[part]()
@@ -81,54 +81,46 @@ def add(records: Records, key: Record, measure: Callable[[], Record]) -> None:
 # --- answers ---
 
 
-def choose_facts(split: str) -> list[Fact]:
-    """The facts from whose prompts settings were chosen, or all others."""
-    facts = load_facts()
-    seen = [fact for name, count in SEEN.items() for fact in [f for f in facts if f.split == name][:count]]
-    return seen if split == "choose" else [fact for fact in facts if fact not in seen]
-
-
-def choose_prompts(model: HuggingFaceModel, split: str, size: int) -> list[str]:
-    """Prompts of two sentences: one states a fact, and one leads to the answer, which the model gives."""
-    prompts: list[str] = []
-    for fact in choose_facts(split):
-        prompt = strip_marks(f"{fact.stated} {fact.question}")[0]
-        predicted = model.case(prompt, max_new_tokens=1).completion if len(prompts) < size else ""
-        if predicted.strip() and f" {fact.answer}".startswith(predicted):
-            prompts.append(prompt)
-    return prompts
-
-
-def split_units(prompt: str) -> list[tuple[int, int]]:
-    """The parts between spaces, each with the space before it."""
-    return [match.span() for match in re.finditer(r"\s*\S+", prompt)]
-
-
-def measure_answers(records: Records, split: str, size: int) -> None:
+def measure_answers(records: Records, arguments: argparse.Namespace) -> None:
     model: Any = reagent.load_model("smollm2")
-    for prompt in choose_prompts(model, split, size):
-        source = BatchSource(model, NEW_TOKENS)
-        key = {"part": "answers", "split": split, "prompt": prompt}
-        truth = find_truth(model, source, prompt)
-        wanted = REQUESTS_PER_UNIT * len(truth["effects"])
-        measures = {"reagent": partial(ours, probes=wanted), "llmSHAP": theirs}
-        for setting, measure in measures.items():
-            add(records, key | {"setting": setting}, partial(measure, source, prompt, truth))
+    left_out = arguments.without.split(",")
+    settings = {name: run for name, run in choose_settings(arguments.gemma).items() if name not in left_out}
+    known = {(row["kind"], row["prompt"], row["setting"]) for row in records.rows if row["part"] == "answers"}
+    for kind in arguments.kinds.split(","):
+        prompts, split_units = KINDS[kind]
+        for prompt in prompts[arguments.split][: arguments.size]:
+            missing = {name: run for name, run in settings.items() if (kind, prompt, name) not in known}
+            if not missing:
+                continue
+            source, spans = BatchSource(model), split_units(prompt)
+            truth = find_truth(model, source, prompt, spans)
+            key = {"part": "answers", "split": arguments.split, "kind": kind, "prompt": prompt}
+            for name, run in missing.items():
+                add(records, key | {"setting": name}, partial(run, source, prompt, spans, truth))
 
 
-def find_truth(model: HuggingFaceModel, source: BatchSource, prompt: str) -> Record:
+def choose_settings(gemma: Path | None) -> dict[str, Callable[..., Record]]:
+    """Scorers with whole answers and with parts, and the methods of other packages."""
+    scorers = {"text": "text"} if gemma is None else {"text": "text", "text+proxy": make_scorer(f"text+proxy:{gemma}")}
+    return {
+        **{name: partial(ours, score=scorer) for name, scorer in scorers.items()},
+        **{f"{name} in parts": partial(ours, score=scorer, parts=PARTS) for name, scorer in scorers.items()},
+        "ICX360": partial(theirs, run=run_icx360),
+        "llmSHAP": partial(theirs, run=run_llmshap),
+    }
+
+
+def find_truth(model: HuggingFaceModel, source: BatchSource, prompt: str, spans: Spans) -> Record:
     """The answer, and what its log-probability loses when each unit is deleted alone."""
-    (answer,) = source.complete([prompt])
-    case = model.case(prompt, target=answer)
-    starts = [start for start, _ in split_units(prompt)]
-    groups = [
-        None if unit.end <= unit.start else int(np.searchsorted(starts, unit.start, side="right")) - 1
-        for unit in case.input
-    ]
-    case = case.grouped(groups).without_output_removal().with_logprobs(model)
-    remover = Delete(model, case)
-    drops = case.values - remover.score(np.eye(len(remover.free), dtype=np.bool_)).value
-    return {"answer": answer, "effects": drops.sum(1)}
+    (answer,) = source.answer([Request(prompt, NEW_TOKENS)])
+    texts = [prompt, *(prompt[:a] + prompt[b:] for a, b in spans)]
+    whole, *others = [logprob(model, text, answer) for text in texts]
+    return {"answer": answer, "effects": whole - np.array(others)}
+
+
+def logprob(model: HuggingFaceModel, message: str, answer: str) -> float:
+    case = model.chat([{"role": "user", "content": message}], answer).with_logprobs(model)
+    return sum(unit.logprob or 0.0 for unit in case.output)
 
 
 def compare(estimate: Floats, truth: Record) -> Record:
@@ -138,77 +130,32 @@ def compare(estimate: Floats, truth: Record) -> Record:
     return {"spearman": round(rank, 4), "same_top": bool(np.argmax(estimate) == np.argmax(effects))}
 
 
-def ours(source: BatchSource, prompt: str, truth: Record, probes: int) -> Record:
+def ours(source: BatchSource, prompt: str, spans: Spans, truth: Record, score: Any, parts: int = 1) -> Record:
     source.meter = Meter()
-    model = TextModel(source, TextOptions())
-    why = reagent.explain(
-        model,
-        prompt,
-        target=truth["answer"],
-        max_new_tokens=NEW_TOKENS,
-        prompt_spans=split_units(prompt),
-        probes=probes,
-    )
-    assert why.effects is not None
-    by_effect = compare(np.array(why.effects[0]), truth)
+    model = TextModel(source, TextOptions(score=score, parts=parts))
+    units = len(spans)  # the unchanged prompt is one more request
+    probes = units + MORE_PROBES if parts == 1 else REQUESTS_PER_UNIT * units // parts - 1
+    why = reagent.explain(model, prompt, max_new_tokens=NEW_TOKENS, prompt_spans=spans, probes=probes)
+    assert why.completion == truth["answer"]
     return {
-        "units": len(truth["effects"]),
+        "units": len(spans),
         "requests": source.meter.requests,
-        "answer": truth["answer"],
+        "answer": why.completion,
         **compare(np.array(why.scores[0]), truth),
-        "spearman_of_effects": by_effect["spearman"],
-        "same_top_of_effects": by_effect["same_top"],
     }
 
 
-def theirs(source: BatchSource, prompt: str, truth: Record) -> Record:
-    """llmSHAP asks for one text after another; a first run collects its texts, which are then completed together."""
-    run_llmshap = load_llmshap()
-    texts: list[str] = []
-    run_llmshap(prompt, lambda text: texts.append(text) or "")
-    different = list(dict.fromkeys(texts))
-    answers = dict(zip(different, source.complete(different), strict=True))
-    scores = run_llmshap(prompt, answers.__getitem__)
-    return {"requests": len(different), **compare(scores, truth)}
+def theirs(
+    source: BatchSource, prompt: str, spans: Spans, truth: Record, run: Callable[[list[str], Ask, int], Floats]
+) -> Record:
+    asked: set[str] = set()
 
+    def ask(texts: list[str]) -> list[str]:
+        asked.update(texts)
+        return source.answer([Request(text, NEW_TOKENS) for text in texts])
 
-def load_llmshap() -> Callable[[str, Callable[[str], str]], Floats]:
-    """A function from a prompt and a model to the scores of its words, by the package itself."""
-    folder = cache_folder() / "benchmarks" / LLMSHAP.replace("==", "-")
-    if not folder.is_dir():
-        install = [sys.executable, "-m", "pip", "install", "--no-deps", "--quiet", "--target", str(folder), LLMSHAP]
-        subprocess.run(install, check=True)
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
-    import llmSHAP
-    from llmSHAP.attribution_methods import SlidingWindowSampler
-    from llmSHAP.llm.llm_interface import LLMInterface
-
-    class Model(LLMInterface):  # type: ignore[misc]
-        def __init__(self, answer: Callable[[str], str]) -> None:
-            self.answer = answer
-
-        def generate(self, prompt: str, tools: Any = None, images: Any = None) -> str:  # noqa: ARG002
-            return self.answer(prompt)
-
-    class PlainText(llmSHAP.PromptCodec):  # type: ignore[misc, name-defined]
-        def build_prompt(self, data_handler: Any, indexes: Any) -> str:
-            words = data_handler.get_data(indexes, mask=False)
-            return " ".join(words.values())  # deleted, as in ours
-
-        def parse_generation(self, model_output: str) -> Any:
-            return llmSHAP.Generation(output=model_output)
-
-    def run(prompt: str, answer: Callable[[str], str]) -> Floats:
-        data = llmSHAP.DataHandler(prompt)
-        sampler = SlidingWindowSampler(data.get_keys(), WINDOW)
-        method = llmSHAP.ShapleyAttribution(
-            Model(answer), data, PlainText(), sampler=sampler, use_cache=True, verbose=False
-        )
-        result = method.attribution().attribution
-        return np.array([entry["score"] for entry in result.values()])
-
-    return run
+    scores = run([prompt[a:b] for a, b in spans], ask, REQUESTS_PER_UNIT * len(spans))
+    return {"units": len(spans), "requests": len(asked), **compare(scores, truth)}
 
 
 # --- noise ---
@@ -237,7 +184,13 @@ def measure_noise(records: Records) -> None:
     for score in ("exact", "text"):
         for answers in (3, 6):
             for seed in range(TRIALS):
-                key = {"part": "noise", "split": "scripted", "setting": f"{score}, {answers} answers", "seed": seed}
+                key = {
+                    "part": "noise",
+                    "split": "scripted",
+                    "kind": "scripted",
+                    "setting": f"{score}, {answers} answers",
+                    "seed": seed,
+                }
                 add(records, key, partial(cover, score, answers, 0.9, seed))
 
 
@@ -256,97 +209,23 @@ def cover(score: str, answers: int, base: float, seed: int) -> Record:
     return {"inside": float(inside.mean()), "inside_of_causes": float(inside[matter].mean())}
 
 
-# --- proxies ---
-
-
-def measure_proxies(records: Records, split: str, gemma: Path | None) -> None:
-    small: Any = reagent.load_model("smollm2")
-    prompts = choose_prompts(small, split, PAIRS)
-    pairs: dict[str, tuple[Any, Any]] = {"random weights for SmolLM2": (small, scrambled(small))}
-    with_server(pairs, small)
-    if gemma is not None:
-        other: Any = reagent.load_model(str(gemma))
-        pairs |= {"SmolLM2 for Gemma 3 270M": (other, small), "Gemma 3 270M for SmolLM2": (small, other)}
-    for setting, (model, proxy) in pairs.items():
-        for seed, prompt in enumerate(prompts):
-            key = {"part": "proxy", "split": split, "setting": setting, "prompt": prompt, "seed": seed}
-            add(records, key, partial(stand_in, model, proxy, prompt, seed))
-
-
-def scrambled(model: Any) -> HuggingFaceModel:
-    """A network of the same shape with random weights."""
-    network = copy.deepcopy(model.network)
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for weights in network.parameters():
-            if weights.dim() > 1:
-                weights.copy_(torch.randn(weights.shape, generator=generator) * float(weights.std()))
-    return HuggingFaceModel(network, model.tokenizer, name="random weights")
-
-
-def with_server(pairs: dict[str, tuple[Any, Any]], small: Any) -> None:
-    """llama.cpp with the same file, whose arithmetic is quantised, if it is installed."""
-    try:
-        import xllamacpp
-    except ImportError:
-        return
-    from reagent.models.bundled import fetch_gguf
-
-    params = xllamacpp.CommonParams()
-    params.model.path = str(fetch_gguf("smollm2"))
-    params.model_alias = {"smollm2"}
-    params.n_ctx, params.n_parallel = 1024, 2
-    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
-    params.hostnames, params.port = ["127.0.0.1"], 0
-    params.warmup, params.verbosity = False, -1
-    server = xllamacpp.Server(params)
-    model: Any = reagent.load_model(server.listening_address, top=2000)
-    model.kept_server = server  # it ends when nothing refers to it
-    pairs["SmolLM2 for llama.cpp"] = (model, small)
-
-
-def stand_in(model: Any, proxy: Any, prompt: str, seed: int) -> Record:
-    """The explanation of the proxy, if it is not refused, against that of the model itself."""
-    before = model.meter.forward_passes
-    try:
-        why = reagent.explain(model, prompt, max_new_tokens=1, proxy=proxy, seed=seed)
-    except reagent.ReagentError as error:
-        return {"refused": True, "reason": str(error)[-200:], "passes": model.meter.forward_passes - before}
-    passes = model.meter.forward_passes - before
-    own = reagent.explain(model, prompt, target=why.completion, seed=seed)
-    one, two = (by_word(explanation, prompt) for explanation in (why, own))
-    return {
-        "refused": False,
-        "passes": passes,
-        "own_passes": own.cost.forward_passes,
-        "saved": round(1 - passes / own.cost.forward_passes, 4),
-        "checked_agreement": why.model["proxy"]["agreement"],
-        "agreement": round(float(spearmanr(one, two).statistic), 4),
-        "same_top": bool(np.argmax(one) == np.argmax(two)),
-    }
-
-
-def by_word(why: reagent.Explanation, prompt: str) -> Floats:
-    starts = np.array([unit.start for unit in why.input])
-    scores = np.array(why.scores[0][: len(starts)])
-    return np.array([scores[(starts >= a) & (starts < b)].sum() for a, b in split_units(prompt)])
-
-
 # --- summary ---
 
 
 def summarize(records: Records, split: str) -> Record:
     rows = [row for row in records.rows if row["split"] in (split, "scripted")]
-    summary: Record = {"split": split, "requests_per_unit": REQUESTS_PER_UNIT, "new_tokens": NEW_TOKENS}
-    for (part, setting), some in group_by(rows, "part", "setting").items():
+    summary: Record = {
+        "split": split,
+        "requests_per_unit": REQUESTS_PER_UNIT,
+        "new_tokens": NEW_TOKENS,
+        "parts": PARTS,
+    }
+    for (part, kind, setting), some in group_by(rows, "part", "kind", "setting").items():
         fine = [row for row in some if "error" not in row]
-        names = [name for name in fine[0] if isinstance(fine[0][name], int | float)] if fine else []
-        names += [name for row in fine for name in row if isinstance(row[name], int | float)]
-        figures = {
-            name: describe(row.get(name) for row in fine) for name in dict.fromkeys(names) if name not in ("seed",)
-        }
-        summary.setdefault(part, {})[setting] = figures
-    return summary | {"errors": errors(rows, "part", "setting")}
+        names = [name for row in fine for name in row if isinstance(row[name], int | float) and name != "seed"]
+        figures = {name: describe(row.get(name) for row in fine) for name in dict.fromkeys(names)}
+        summary.setdefault(part, {}).setdefault(kind, {})[setting] = figures
+    return summary | {"errors": errors(rows, "part", "kind", "setting")}
 
 
 if __name__ == "__main__":

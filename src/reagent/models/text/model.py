@@ -11,7 +11,8 @@ compared with its part: a response is the mean of that of the whole answer and t
 Sampled answers add noise. Responses are between that of an unrelated answer, f, and 1. On a scale from f to 1, the
 variance of the response of one answer is modelled as c m (1 − m), where m is its expectation. Both f and c ≤ 1 are
 estimated from all answers so far; f = 0 and c = 1 for labels. For a mean over n answers, m is estimated as by Agresti
-and Coull, with four further answers, so that a prompt with n equal answers has a standard error too.
+and Coull, with four further answers, so that a prompt with n equal answers has a standard error too. A few answers say
+little about their own variance: a standard error is at least that of the variance within prompts, averaged over all.
 """
 
 import logging
@@ -232,21 +233,25 @@ class TextModel:
         """The standard errors of mean responses, of perturbed prompts or of the unchanged one."""
         if self.answers == 1:
             return np.zeros_like(values)
-        floor, share = self._noise()
+        floor, share, within = self._noise()
         n = self.answers * (BASE_ANSWERS if unchanged else 1)
         mean = (n * _scaled(values, floor) + PRIOR_ANSWERS / 2) / (n + PRIOR_ANSWERS)
-        return np.asarray((1 - floor) * np.sqrt(share * mean * (1 - mean) / (n + PRIOR_ANSWERS)))
+        own = (1 - floor) * np.sqrt(share * mean * (1 - mean) / (n + PRIOR_ANSWERS))
+        return np.maximum(own, np.sqrt(within / n))
 
-    def _noise(self) -> tuple[float, float]:
-        """The response of an unrelated answer, and c: the variance relative to responses of these two values only."""
+    def _noise(self) -> tuple[float, float, float]:
+        """The response of an unrelated answer; c, the variance relative to responses of these two values only; and the
+        mean variance within prompts.
+        """
         rows = list(self._responses.values())
         if not rows:
-            return 0.0, 1.0
+            return 0.0, 1.0, 0.0
         floor = min(float(np.quantile(np.concatenate(rows), UNRELATED)), 0.9)
         scaled = [_scaled(row, floor) for row in rows]
         within = sum(float(row.var(ddof=1)) for row in scaled)
         possible = sum(float(row.mean() * (1 - row.mean())) * len(row) / (len(row) - 1) for row in scaled)
-        return floor, min(1.0, within / possible) if possible > 0 else 1.0
+        mean = float(np.mean([row.var(ddof=1) for row in rows]))
+        return floor, min(1.0, within / possible) if possible > 0 else 1.0, mean
 
     # --- requests ---
 
