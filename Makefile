@@ -88,6 +88,8 @@ benchmark: $(STAMP)  ## measure speed and agreement (hours); JSON in docs/benchm
 	$(BIN)/python benchmarks/long_contexts.py --out docs/benchmarks/long_contexts.jsonl > docs/benchmarks/long_contexts.json
 	$(if $(INSEQ_PYTHON),$(BIN)/python benchmarks/inseq_comparison.py --inseq-python $(INSEQ_PYTHON) > docs/benchmarks/inseq.json)
 	$(BIN)/python benchmarks/agreement.py --out docs/benchmarks/agreement.json > /dev/null
+	$(BIN)/python benchmarks/comparison.py --out docs/benchmarks/comparison.json
+	$(BIN)/python benchmarks/comparison.py --page docs/benchmarks/comparison.json > docs/comparison.md
 	$(BIN)/python benchmarks/report.py docs/benchmarks
 
 study: $(STAMP)  ## reports of the study from its records, into docs/study/NAME; refreshes docs/study/figures

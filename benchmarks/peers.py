@@ -29,6 +29,10 @@ REQUIREMENTS = {
     "scikit-learn": ("scikit-learn>=1.5",),
     "shapiq": ("shapiq==1.4.1", "lightgbm"),
     "context-cite": ("context-cite==0.0.4",),
+    "inseq": ("inseq==0.7.1",),
+    "shap": ("shap==0.51.0",),
+    "lime": ("lime==0.2.0.1",),
+    "interpreto": ("interpreto==0.5.2",),
 }
 SIDE = Path(__file__).with_name("peer_side.py")
 SITE = Path(np.__file__).resolve().parents[1]  # the packages of the running environment

@@ -15,7 +15,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, TimeoutError, sync_playwright
 
 SITE = Path(__file__).parents[1] / "site"
 PREFIX = "/reagent"  # the path of `site_url`, which the page for missing addresses contains
@@ -40,6 +40,7 @@ def main() -> None:
     with served(SITE) as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=sandbox)
         problems = [problem for page in pages for problem in check(browser, address, page, arguments.pictures)]
+        problems += check_search(browser)
         browser.close()
     print(*problems, f"{len(pages)} pages, {len(problems)} problems", sep="\n")
     sys.exit(bool(problems))
@@ -58,6 +59,20 @@ def served(folder: Path) -> Iterator[str]:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}{PREFIX}/"
     server.shutdown()
+
+
+def check_search(browser: Browser) -> Iterator[str]:
+    """The search finds a word of a page, where the site is opened from its folder."""
+    tab = browser.new_page()
+    tab.goto((SITE / "index.html").as_uri())
+    tab.locator("html.js, body").first.wait_for()
+    tab.get_by_role("button", name="Search").first.click()
+    tab.keyboard.type("censored")
+    try:
+        tab.locator("a[href*='black-boxes.html'][href*='censored']").first.wait_for(timeout=10_000)
+    except TimeoutError:
+        yield "the search does not find 'censored' in black-boxes.html"
+    tab.close()
 
 
 def check(browser: Browser, address: str, page: str, pictures: Path | None) -> Iterator[str]:

@@ -16,7 +16,7 @@ import re
 import runpy
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ COLUMNS = "88"  # of what a script prints
 
 HEAD = """# Gallery
 
-One script for each question, with what it prints and a picture of its result. The scripts are in the folder `examples`
+One script for each question, with a picture of its result and what it prints. The scripts are in the folder `examples`
 of the repository, and each takes seconds:
 
     python examples/why_this_answer.py
@@ -104,9 +104,9 @@ def section(name: str, output: Mapping[str, Any]) -> str:
     script = (EXAMPLES / f"{name}.py").read_text()
     question = ast.get_docstring(ast.parse(script)) or name
     code = script.split('"""', 2)[2].strip()
-    parts: Sequence[str] = [f"## {question}", f"```python\n{code}\n```", f"```text\n{output['printed']}\n```"]
     picture = [f"![The result of {name}.py]({GALLERY.name}/{name}.png)"] if output["picture"] else []
-    return "\n\n".join([*parts, *picture]) + "\n"
+    parts = [f"## {question}", *picture, f"```python\n{code}\n```", f"```text\n{output['printed']}\n```"]
+    return "\n\n".join(parts) + "\n"
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """The pages of docs/: generated pages are current, links work, examples are Python, every page is in the menu."""
 
 import ast
+import json
 import re
+import sys
 import textwrap
 import tomllib
 from collections.abc import Iterator
@@ -30,6 +32,15 @@ def test_a_generated_page_is_current(name: str) -> None:
     tool = {"cli": cli_reference, "schemas": schema_reference}[name]
     page = DOCS / "reference" / f"{name}.md"
     assert page.read_text() == tool.render(), f"run: python tools/{tool.__name__}.py > docs/reference/{name}.md"
+
+
+def test_the_comparison_is_that_of_its_numbers() -> None:
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    import comparison
+
+    numbers = json.loads((DOCS / "benchmarks" / "comparison.json").read_text())
+    assert set(numbers["tools"]) <= set(comparison.TOOLS)
+    assert (DOCS / "comparison.md").read_text() == comparison.render(numbers), "see benchmarks/comparison.py"
 
 
 @pytest.mark.parametrize("page", PAGES + OTHERS, ids=name_of)
@@ -71,7 +82,8 @@ def prose(page: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of the headings, as the site and code hosts make them."""
+    """The anchors of the headings, as the site and code hosts make them, and those that a page names itself."""
+    named = set(re.findall(r"<a (?:id|name)=\"([^\"]+)\"", page.read_text()))
     headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text()), re.MULTILINE)
     plain = [re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings]
-    return {re.sub(r"[\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in plain}
+    return named | {re.sub(r"[\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in plain}
