@@ -32,8 +32,9 @@ class InlineMath(InlineProcessor):
 
 
 def to_mathml(formula: str, display: str) -> str:
-    """With the space after a function, and a set difference that the usual fonts have."""
+    """With usual spaces at functions and bars, and a set difference that the usual fonts have."""
     text = convert(formula, display=display).replace("&#x029F5;", "&#x02216;")
+    text = text.replace("<mo>&#x0007C;</mo>", '<mo lspace="0" rspace="0">&#x0007C;</mo>')
     return re.sub(r"<mi>(log|logit|var|max)</mi>", r'\g<0><mspace width="0.17em"/>', text)
 
 
