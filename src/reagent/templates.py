@@ -86,6 +86,7 @@ class PromptTemplate:
         '# Text\\nHello.'
         """
         _check_source(source, name)
+        source = source.replace("\r\n", "\n")
         segments = _divide(source)
         slots = list(dict.fromkeys(match[2].strip() for match in _slots(source)))
         parts = [Part(one.name, one.kind, source[one.start : one.end]) for one in segments if one.kind is not None]

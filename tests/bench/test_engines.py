@@ -17,6 +17,9 @@ from reagent.bench.store import Store
 from reagent.bench.suite import ModelConfig, Suite
 from reagent.bench.worker import JobResult
 from reagent.errors import InputError
+from reagent.studies.request import StudyRequest
+from reagent.studies.run import run as run_study
+from reagent.studies.worker import StudyWorker
 
 pytestmark = pytest.mark.xdist_group("ray")  # one worker starts it
 
@@ -83,6 +86,20 @@ def test_a_model_that_cannot_be_loaded_stops_no_other_on_ray(engine: Any, small:
     assert (progress.done, progress.failed) == (2, 1)
     with Store.open(tmp_path / "f.sqlite") as store:
         assert "none" in next(store.cells("failed")).error
+
+
+@pytest.mark.slow
+def test_a_prompt_study_on_ray_is_the_same(engine: Any, tiny_folder: Path, tmp_path: Path) -> None:
+    engine.kind, engine.workers = StudyWorker, 1
+    inputs = [{"country": country, "answer": "Oslo"} for country in ("Japan", "Peru", "Cuba")]
+    request = StudyRequest.build("Name the city.\n\nOf {{country}}:", inputs)
+    model = ModelConfig(str(tiny_folder), dtype="float32")  # not the one of other tests, which have other workers
+    study, local = run_study(request, model, tmp_path / "s.sqlite", engine), run_study(request, model)
+    for one, other in zip(study.parts, local.parts, strict=True):
+        assert one.effects == pytest.approx(other.effects, abs=1e-4)
+    missing = ModelConfig(str(tmp_path / "none"))
+    with pytest.raises(InputError, match="cannot be loaded"):
+        run_study(request, missing, tmp_path / "t.sqlite", engine)
 
 
 def test_engines_by_name() -> None:

@@ -73,6 +73,10 @@ def test_the_whole_prompt_is_what_jinja_makes_of_it() -> None:
     )
 
 
+def test_line_ends_of_windows_are_line_ends() -> None:
+    assert names("One two.\r\n\r\nThree {{x}}.") == names("One two.\n\nThree {{x}}.")
+
+
 def test_values_are_plain_text() -> None:
     template = PromptTemplate.parse("Read {{text}} <b>")
     assert template.render({"text": "{{7*7}} <script> # x"}) == "Read {{7*7}} <script> # x <b>"

@@ -14,6 +14,7 @@ from reagent.bench.engines import Engine, LocalEngine
 from reagent.bench.runner import RunProgress
 from reagent.bench.store import Store
 from reagent.bench.suite import ModelConfig
+from reagent.bench.worker import ModelLoadError
 from reagent.errors import FileError, InputError
 from reagent.metrics.statistics import LEVEL
 from reagent.models.base import Model
@@ -98,8 +99,10 @@ def run(
             return run(request, model, Path(folder) / "study.sqlite", engine, on_progress)
     with Store.open(out, write=True) as store, engine or LocalEngine(kind=StudyWorker) as workers:
         _write_facts(store, request)
-        measurements = Measurements(request, model, store, workers, on_progress or (lambda _: None))
-        return _Builder(measurements).build()
+        try:
+            return _Builder(Measurements(request, model, store, workers, on_progress or (lambda _: None))).build()
+        except ModelLoadError as error:
+            raise InputError(f"the model {model.id!r} cannot be loaded: {error}") from error
 
 
 def _write_facts(store: Store, request: StudyRequest) -> None:
