@@ -12,7 +12,7 @@ from reagent.bench.store import Store
 from reagent.errors import FileError, InputError
 from reagent.prompt_study import MeanEffect, Study
 from reagent.schemas import read_schema
-from reagent.studies.search import find_removable
+from reagent.studies.search import find_pairs, find_removable
 from reagent.views.studies import headline, show
 from studies.planted import INPUTS, TEMPLATE, planted_model
 
@@ -186,3 +186,16 @@ def test_a_function_that_returns_only_text_can_be_studied() -> None:
     assert (study.metric, study.unit, study.chat) == ("own", "similarity", False)
     assert study.parts[0].verdict == "needed"
     assert study.part("Be kind.").verdict == "idle"
+
+
+def test_pairs_that_say_the_same_in_part_are_found() -> None:
+    study = reagent.study(planted_model(), TEMPLATE, INPUTS, threshold=0.5, pairs=True)
+    assert [[study.parts[i].name for i in group.parts] for group in study.groups] == [["format", "again"]]
+    effects = [[3.0, 3.1, None], [2.0, 2.1, 2.0], [0.0, 0.1, 0.0]]
+
+    def effects_of(parts: frozenset[int]) -> list[float | None]:
+        together = 5.0 * ({0, 1} <= parts)
+        return [None if any(effects[i][row] is None for i in parts) else 5.0 + together for row in range(3)]
+
+    (pair, *_) = find_pairs(effects, effects_of, 0.5)
+    assert (pair.parts, pair.effect.mean) == ((0, 1), 10.0)

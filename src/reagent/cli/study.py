@@ -44,6 +44,9 @@ def study(
         ),
     ] = None,
     alternatives: o.Alternatives = None,
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="Also remove all pairs of parts, to find those that say the same.")
+    ] = False,
     limit: Annotated[int | None, typer.Option(metavar="N", help="Only the first N inputs.")] = None,
     max_new_tokens: Annotated[
         int | None, typer.Option("--max-new-tokens", metavar="N", help="Longest own answer, in tokens (32).")
@@ -102,6 +105,7 @@ def study(
         chat=chat,
         alternatives=parse_alternatives(alternatives),
         max_cost=max_cost,
+        pairs=pairs,
         **drop_none(max_new_tokens=max_new_tokens),
     )
     check_outputs(json, html=html)

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import comb
 from pathlib import Path
 from typing import Any
 
 from reagent.bench.estimate import CHARACTERS
 from reagent.errors import BudgetError, InputError, UnknownNameError
-from reagent.request import check_new_tokens, check_whole
+from reagent.request import check_flag, check_new_tokens, check_whole
 from reagent.studies.inputs import ANSWER, Input, read_inputs
 from reagent.templates import Piece, PromptTemplate, join, load_template
 from reagent.validation import check_name
@@ -29,6 +30,7 @@ class StudyRequest:
     alternatives: Mapping[int, tuple[str, ...]]  # of slots, by their number
     max_new_tokens: int
     chat: bool | None  # None: if the model has a chat template
+    pairs: bool = False  # whether all pairs of parts are removed too
 
     @classmethod
     def build(
@@ -43,6 +45,7 @@ class StudyRequest:
         limit: int | None = None,
         chat: bool | None = None,
         max_cost: int | None = None,
+        pairs: bool = False,
     ) -> "StudyRequest":
         """Check every argument of `reagent.study`."""
         parsed = read_template(template)
@@ -63,6 +66,7 @@ class StudyRequest:
             alternatives=check_alternatives(parsed, alternatives or {}),
             max_new_tokens=check_new_tokens(max_new_tokens),
             chat=chat,
+            pairs=check_flag("pairs", pairs),
         )
         if max_cost is not None:
             request.check_cost(check_whole("max_cost", max_cost, 1))
@@ -70,7 +74,10 @@ class StudyRequest:
 
     def estimate(self) -> tuple[int, int]:
         """About how many forward passes the study takes, and how many tokens they read."""
-        each = len(self.template.parts) + 3  # the whole prompt, each part, all sections, and all idle parts
+        parts = len(self.template.parts)
+        each = (
+            parts + 3 + self.pairs * comb(parts, 2)
+        )  # each part, pairs, the whole prompt, all sections, all idle parts
         characters = sum(len(piece.text) for pieces in self.pieces for piece in pieces)
         return each * len(self.inputs), round(each * characters / CHARACTERS)
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -33,7 +34,7 @@ from reagent.prompt_study import (
 from reagent.studies.effects import judge, mean_effect, share_that_matters
 from reagent.studies.measuring import NOTHING, Measurements, Parts
 from reagent.studies.request import SHARE, StudyRequest
-from reagent.studies.search import find_removable
+from reagent.studies.search import find_pairs, find_removable
 from reagent.studies.worker import StudyWorker
 
 LEAST_THRESHOLD = 0.1  # nats
@@ -52,6 +53,7 @@ def study(
     limit: int | None = None,
     chat: bool | None = None,
     max_cost: int | None = None,
+    pairs: bool = False,
     out: str | Path | None = None,
     on_progress: Callable[[RunProgress], None] | None = None,
 ) -> Study:
@@ -64,7 +66,8 @@ def study(
     Parts whose effect lies between −`threshold` and `threshold` are idle; by default it is 5 % of what the answers lose
     without all parts. A slot with `alternatives` is not removed, but takes each of these values. `chat=False` gives the
     prompt as plain text to a model that has a chat template. A study that would read more than about `max_cost` tokens
-    is refused. `out` is a file of results, with which an interrupted study continues.
+    is refused. With `pairs`, all pairs of parts are removed too, to find those that say the same although neither is
+    idle. `out` is a file of results, with which an interrupted study continues.
     """
     request = StudyRequest.build(
         template,
@@ -76,6 +79,7 @@ def study(
         limit=limit,
         chat=chat,
         max_cost=max_cost,
+        pairs=pairs,
     )
     loaded = load_model(model)
     return run(request, ModelConfig(str(loaded.info["id"])), out, local_engine(loaded), on_progress)
@@ -142,6 +146,7 @@ class _Builder:
         removable, groups = find_removable(idle, self._effect_measured_now, threshold)
         for i in set(idle) - set(removable):
             verdicts[i] = "redundant" if any(i in group.parts for group in groups) else "borderline"
+        groups += self._pairs(threshold, [group.parts for group in groups]) if self.request.pairs else []
         return self._study(first, worth, threshold, verdicts, removable, groups)
 
     def _study(
@@ -180,6 +185,14 @@ class _Builder:
             model=dict(self.measurements.info),
             cost=StudyCost(cost.get("forward_passes", 0), cost.get("tokens", 0), cost.get("seconds", 0.0)),
         )
+
+    def _pairs(self, threshold: float, known: Sequence[Sequence[int]]) -> list[PartGroup]:
+        """The pairs that say the same, without those of groups that are known."""
+        numbers = range(len(self.request.template.parts))
+        self.measurements.measure([frozenset(pair) for pair in combinations(numbers, 2)])
+        effects = [self.measurements.effects(frozenset([i])) for i in numbers]
+        pairs = find_pairs(effects, self.measurements.effects, threshold)
+        return [pair for pair in pairs if not any(set(pair.parts) <= set(group) for group in known)]
 
     def _part(self, number: int, verdict: Verdict, threshold: float, inputs: Sequence[int]) -> StudyPart:
         part, only = self.request.template.parts[number], frozenset([number])

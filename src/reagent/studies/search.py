@@ -6,12 +6,14 @@ would lose something without it. The parts that make it redundant are those that
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 
 from reagent.prompt_study import MeanEffect, PartGroup
-from reagent.studies.effects import can_go
+from reagent.studies.effects import can_go, mean_effect
 from reagent.studies.measuring import Parts
 
 EffectOf = Callable[[Parts], MeanEffect]
+EffectsOf = Callable[[Parts], Sequence[float | None]]
 
 
 def find_removable(
@@ -28,6 +30,19 @@ def find_removable(
         elif group := _find_group(part, removed, singles, effect_of, threshold):
             groups.append(group)
     return sorted(removed), groups
+
+
+def find_pairs(effects: Sequence[Sequence[float | None]], effects_of: EffectsOf, threshold: float) -> list[PartGroup]:
+    """The pairs that lose clearly more together than one by one; `effects` are those of single parts on each input."""
+    groups = []
+    for pair in combinations(range(len(effects)), 2):
+        joint = effects_of(frozenset(pair))
+        rows = list(zip(joint, *(effects[i] for i in pair), strict=True))
+        surplus = mean_effect([None if None in row else row[0] - row[1] - row[2] for row in rows])
+        if surplus.low is not None and surplus.low > threshold:
+            single = sum(mean_effect(effects[i]).mean or 0.0 for i in pair)
+            groups.append(PartGroup(pair, mean_effect(joint), single))
+    return groups
 
 
 def _find_group(
