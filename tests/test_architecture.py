@@ -24,6 +24,7 @@ ROWS = [
     {"aggregation"},
     {"tracing"},
     {"evaluation"},
+    {"statement"},
     {"comparison"},
     {"documents"},
     {"citations"},
@@ -52,7 +53,7 @@ ROWS = [
     {"__main__"},
 ]
 # A view knows the results and nothing of how they were made.
-RESULTS = {"explanation", "evaluation", "comparison", "citations", "prompt_study", "data_summary"}
+RESULTS = {"explanation", "evaluation", "comparison", "citations", "prompt_study", "data_summary", "statement"}
 VIEWS_MAY_IMPORT = {"errors", "atomic_io", "segmentation", "views", "_version"} | RESULTS
 # The methods of a result import these modules lazily. No other import may go down.
 LAZY_IMPORTS = {"explanation": {"views", "aggregation", "tracing", "exchange"}} | {
@@ -122,6 +123,7 @@ def test_the_public_names_are_exactly_these() -> None:
         "from_shap",
         "load",
         "load_model",
+        "record",
         "study",
         "summarize",
     }

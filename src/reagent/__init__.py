@@ -10,6 +10,7 @@ aggregation.py   the same in words or sentences, or for the answer as a whole
 tracing.py       an answer traced through the reasoning to the prompt
 serialization.py  its JSON
 evaluation.py    how faithful it is
+statement.py     a statement of record about it
 comparison.py    several methods side by side
 documents.py     documents, and the prompt that is made of them
 citations.py     where each sentence of an answer about documents comes from
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from reagent.api.compare import compare
     from reagent.api.evaluate import evaluate
     from reagent.api.explain import explain
+    from reagent.api.record import record
     from reagent.citations import Citations
     from reagent.comparison import Comparison
     from reagent.data_summary import Summary
@@ -82,6 +84,7 @@ _MODULES = {
     "evaluate": "reagent.api.evaluate",
     "compare": "reagent.api.compare",
     "cite": "reagent.api.cite",
+    "record": "reagent.api.record",
     "check_traced": "reagent.api.check_traced",
     "from_captum": "reagent.exchange.captum",
     "from_inseq": "reagent.exchange.inseq",
@@ -122,6 +125,7 @@ __all__ = [
     "from_shap",
     "load",
     "load_model",
+    "record",
     "study",
     "summarize",
 ]

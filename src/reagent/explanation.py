@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from captum.attr._core.llm_attr import LLMAttributionResult
     from numpy import float64
     from numpy.typing import NDArray
+    from opentelemetry.trace import Tracer
 
 __all__ = [
     "STOP_REASONS", "Z_95", "Answer", "Contribution", "Cost", "Explanation", "Group", "Info", "Level", "Message", "Row",
@@ -545,6 +546,12 @@ class Explanation:
         from reagent.exchange.shap import to_shap
 
         return to_shap(self, values, per_token)
+
+    def to_opentelemetry(self, tracer: "Tracer | None" = None) -> None:
+        """Record a span of OpenTelemetry with the attributes of OpenInference, as a child of the current span."""
+        from reagent.exchange.opentelemetry import to_opentelemetry
+
+        to_opentelemetry(self, tracer)
 
     def to_captum(self) -> "LLMAttributionResult":
         """As a result of captum's LLMAttribution: the units of the prompt, for the answer and each output token."""

@@ -38,6 +38,7 @@ KINDS = {
     "citations": "a file of citations",
     "study": "a study",
     "summary": "a summary",
+    "record": "a record",
 }
 _BUILDING = RLock()  # pydantic parses source code for descriptions, which two threads of a service cannot do at once
 # How pydantic reads a class of results; dataclasses inside it inherit these settings.

@@ -8,6 +8,7 @@ evaluate.py   reagent evaluate
 study.py      reagent study
 summarize.py  reagent summarize
 bench.py      reagent bench
+record.py     reagent record
 serve.py      reagent serve
 catalog.py    reagent methods, replacers, datasets, models
 doctor.py     reagent doctor

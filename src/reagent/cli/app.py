@@ -12,6 +12,7 @@ from reagent.cli.compare import compare
 from reagent.cli.doctor import doctor
 from reagent.cli.evaluate import evaluate
 from reagent.cli.explain import explain, show
+from reagent.cli.record import record
 from reagent.cli.serve import serve
 from reagent.cli.study import study
 from reagent.cli.summarize import summarize
@@ -48,6 +49,7 @@ app.command()(compare)
 app.command()(study)
 app.command()(summarize)
 app.command()(evaluate)
+app.command()(record)
 app.command()(serve)
 app.command()(methods)
 app.command()(replacers)

@@ -7,6 +7,7 @@ files.py          explanations in files, of reagent or of Inseq
 shap.py           shap.Explanation
 captum.py         LLMAttributionResult of captum
 inseq.py          the JSON of Inseq
+opentelemetry.py  spans, with the attributes of OpenInference
 
 Exports need the tool where they build its objects. Imports need a model, which cuts the text into its tokens.
 """

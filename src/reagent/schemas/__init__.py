@@ -1,4 +1,4 @@
-"""The JSON Schemas of explanations, evaluations, citations and studies, for other programs.
+"""The JSON Schemas of explanations, evaluations, citations, studies and records, for other programs.
 
 __main__.py               writes the files anew: `python -m reagent.schemas`
 explanation.schema.json   what Explanation.save writes
@@ -6,9 +6,10 @@ evaluation.schema.json    what Evaluation.save writes
 citations.schema.json     what Citations.save writes
 study.schema.json         what Study.save writes
 summary.schema.json       what Summary.save writes
+record.schema.json        what Record.save writes
 
-The files are generated from the dataclasses in explanation.py, evaluation.py, citations.py and
-prompt_study.py; a test compares them.
+The files are generated from the dataclasses in explanation.py, evaluation.py, citations.py, prompt_study.py
+and statement.py; a test compares them.
 """
 
 import json
@@ -21,6 +22,7 @@ from reagent.evaluation import Evaluation
 from reagent.explanation import Explanation
 from reagent.prompt_study import Study
 from reagent.serialization import json_schema
+from reagent.statement import Record
 
 DOCUMENTS = {
     "explanation": Explanation,
@@ -28,11 +30,12 @@ DOCUMENTS = {
     "citations": Citations,
     "study": Study,
     "summary": Summary,
+    "record": Record,
 }
 
 
 def read_schema(name: str) -> dict[str, Any]:
-    """The stored schema of "explanation", "evaluation", "citations" or "study".
+    """The stored schema of "explanation", "evaluation", "citations", "study" or "record".
 
     >>> read_schema("explanation")["$id"]
     'reagent.explanation/2'

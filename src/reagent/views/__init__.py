@@ -14,7 +14,8 @@ latex.py       running text for LaTeX
 dataframe.py   an explanation, a comparison or citations as a pandas table
 interactions.py  an explanation as interaction values of shapiq
 comparison.py  several explanations side by side: terminal, HTML, LaTeX
-evaluation.py  an evaluation in the terminal
+evaluation.py  one or several evaluations in the terminal
+record.py      a statement of record as Markdown and as an HTML page
 citations.py   citations in the terminal and as Markdown
 citations_page.py  citations as an HTML page or a notebook fragment
 studies.py     a prompt study in the terminal, and the sentences about it
