@@ -54,10 +54,10 @@ def test_a_workflow_has_pinned_actions_and_least_permissions(path: Path) -> None
     assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", one) for one in uses)
     workflow = read(path)
     assert workflow["permissions"] == {}
-    allowed = {"contents": "read"}
+    publishing = {"release": {"id-token": "write"}, "site": {"id-token": "write", "pages": "write"}}
     for name, job in workflow["jobs"].items():
         assert job["timeout-minutes"] <= 120
-        assert job["permissions"] == ({"id-token": "write"} if name == "publish" else allowed), name
+        assert job["permissions"] == (publishing[path.stem] if name == "publish" else {"contents": "read"}), name
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
