@@ -16,7 +16,7 @@ from report_tables import failures as _failures
 from report_tables import interval as _interval
 from report_tables import mean as _mean
 from report_tables import table as _table
-from text_tables import proxies
+from text_tables import proxies, text_only
 
 
 def main() -> None:
@@ -881,6 +881,7 @@ SECTIONS = {
     "inseq": inseq,
     "citations": citations,
     "long_contexts": long_contexts,
+    "text_only": text_only,
     "proxies": proxies,
     "interrupted": interrupted,
     "designs": designs,

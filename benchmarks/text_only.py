@@ -181,9 +181,9 @@ class Dice:
 
 
 def measure_noise(records: Records) -> None:
-    for score in ("exact", "text"):
-        for answers in (3, 6):
-            for seed in range(TRIALS):
+    for seed in range(TRIALS):
+        for score in ("exact", "text"):
+            for answers in (3, 6):
                 key = {
                     "part": "noise",
                     "split": "scripted",
