@@ -801,8 +801,8 @@ def study_costs(results: dict[str, Any]) -> str:
         "## Where the time of a study goes",
         "",
         "`benchmarks/study_costs.py`: examples of the suite `standard` by every method and metric, in float32 and in",
-        "[`mixed`](gpus.md#mixed), in turn, in one run. CPU seconds of one thread, means over examples. Longer texts continue for",
-        "six tokens and are not explained by `paper` and `greedy`.",
+        "[`mixed`](gpus.md#mixed), in turn, in one run. CPU seconds of one thread, means over examples. `paper` and `greedy`, which",
+        "search, were measured apart; longer texts continue for six tokens.",
         "",
     ]
     kinds = {name: kind for name, kind in results.items() if name not in ("failed", "rounding")}

@@ -1,11 +1,12 @@
 """Where does the time of one example by every method and metric go, and how long does it take in dtype mixed?
 
-python benchmarks/study_costs.py --examples longra:0 longra:1 tellmewhy:0 --records study_costs.jsonl
+python benchmarks/study_costs.py --examples longra:0 longra:1 longra:0:searches tellmewhy:0 --records study_costs.jsonl
 
 Each example of the suite `standard` is explained by every method and measured by every metric, in float32 and in
-`mixed`, in turn, each in a process of its own. Texts continue for at most six tokens, and only examples of LongRA are
-explained by `paper` and `greedy`. Finished parts are in the file of records, and a rerun skips them. Times are CPU
-times of one thread, so that other work on the machine does not count. Prints JSON.
+`mixed`, in turn, each in a process of its own. Texts continue for at most six tokens. `paper` and `greedy`, which
+search, explain only examples with `:searches`, and nothing else explains those. Finished parts are in the file of
+records, and a rerun skips them. Times are CPU times of one thread, so that other work on the machine does not count.
+Prints JSON.
 """
 
 import argparse
@@ -39,19 +40,18 @@ FAMILIES = {
     "comprehensiveness and sufficiency": ["comprehensiveness", "sufficiency"],
     "lds": ["lds"],
 }
-SEARCHES = ("reagent (paper)", "greedy")  # of LongRA only
+SEARCHES = ("reagent (paper)", "greedy")
 NEW_TOKENS = 6
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--examples", nargs="+", default=["longra:0"], metavar="DATASET:NUMBER")
+    parser.add_argument("--examples", nargs="+", default=["longra:0"], metavar="DATASET:NUMBER[:searches]")
     parser.add_argument("--records", type=Path, required=True)
     parser.add_argument("--only", choices=DTYPES, help="measure one example in this process and print its record")
     arguments = parser.parse_args()
     if arguments.only:
-        dataset, number = arguments.examples[0].split(":")
-        print(json.dumps(measure_example(dataset, int(number), arguments.only)))
+        print(json.dumps(measure_example(arguments.examples[0], arguments.only)))
         return
     records = Records(arguments.records, ("dtype", "example"))
     for example in arguments.examples:
@@ -91,11 +91,11 @@ def measure_rounding() -> dict[str, float]:
 # --- one example, in its own process ---
 
 
-def measure_example(dataset: str, number: int, dtype: str) -> dict[str, Any]:
+def measure_example(example: str, dtype: str) -> dict[str, Any]:
     torch.set_num_threads(1)
     model: Any = reagent.load_model("smollm2", dtype=dtype)
     model.score(np.ones((2, 40), dtype=np.int64), np.array([39]), np.array([1]))  # the first pass takes longer
-    job = worker._with_generated_target(model, find_job(model, dataset, number))
+    job = worker._with_generated_target(model, find_job(model, example))
     texts = recorded_texts(model)
     parts, explanations = {}, {}
     for cell in job.cells:
@@ -105,7 +105,7 @@ def measure_example(dataset: str, number: int, dtype: str) -> dict[str, Any]:
     config = worker._evaluation_config(model, job)
     assert config is not None
     values = {}
-    for family, names in FAMILIES.items():
+    for family, names in FAMILIES.items() if not example.endswith("searches") else ():
         model.clear_cache()
         with measured(model) as cost:
             evaluations = evaluate_together(model, list(explanations.values()), replace(config, metrics=names))
@@ -116,13 +116,15 @@ def measure_example(dataset: str, number: int, dtype: str) -> dict[str, Any]:
     return {"parts": parts, "values": values, "sharing": describe_sharing(texts)}
 
 
-def find_job(model: Any, dataset: str, number: int) -> Job:
-    """The job of one example, with all methods."""
+def find_job(model: Any, example: str) -> Job:
+    """The job of one example, with all methods but the searches, or with these only."""
+    dataset, place, *searches = example.split(":")
+    number = int(place)
     suite = load_suite("standard")
     shorter = None if dataset == "longra" else NEW_TOKENS
     data = (replace(one, size=number + 1, max_new_tokens=shorter) for one in suite.datasets if one.id == dataset)
     methods = (replace(config, sizes={}, datasets=()) for config in suite.methods)
-    used = tuple(config for config in methods if dataset == "longra" or config.label not in SEARCHES)
+    used = tuple(config for config in methods if (config.label in SEARCHES) == bool(searches))
     suite = replace(suite, datasets=tuple(data), methods=used)
     sources = load_sources(suite)
     filtered = [(source.name(None), source, number + 1) for source in sources if source.is_filtered]
@@ -173,8 +175,9 @@ def measured(model: Any) -> Iterator[dict[str, float]]:
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     found = {(row["example"], row["dtype"]): row for row in rows if "parts" in row}
     examples = [example for example, dtype in found if dtype == "mixed" and (example, "float32") in found]
-    kinds = {"longra": [e for e in examples if e.startswith("longra")]}
-    kinds["longer texts"] = [e for e in examples if e not in kinds["longra"]]
+    kinds = {"searches": [example for example in examples if example.endswith("searches")]}
+    kinds["longra"] = [e for e in examples if e.startswith("longra") and e not in kinds["searches"]]
+    kinds["longer texts"] = [e for e in examples if not e.startswith("longra")]
     summary = {name: _summarize_kind(found, chosen) for name, chosen in kinds.items() if chosen}
     return summary | {"failed": [row for row in rows if "error" in row]}
 

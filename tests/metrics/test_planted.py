@@ -73,8 +73,8 @@ def test_curves_are_kept_and_their_mean_is_the_number(evaluations) -> None:
             assert [point.at for point in result.curve] == [0.05, 0.1, 0.2, 0.3, 0.5]
             assert result.value == pytest.approx(np.mean([point.value for point in result.curve]))
             assert result.random == pytest.approx(np.mean([point.random for point in result.curve]))
-    rising = [point.value for point in evaluations[0].result("comprehensiveness", "nats").curve]
-    assert all(a <= b + 1e-9 for a, b in pairwise(rising))
+    rising = evaluations[0].result("comprehensiveness", "nats").curve  # each share has its own replacements
+    assert all(a.value <= b.value + 2 * np.hypot(a.stderr, b.stderr) for a, b in pairwise(rising))
 
 
 def test_scores_stand_in_for_effects_that_a_method_does_not_have() -> None:

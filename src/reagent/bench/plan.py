@@ -19,7 +19,8 @@ from reagent.errors import InputError, ReagentError
 from reagent.explanation import Explanation
 from reagent.replacers import make_replacer
 
-SCHEMA = 1  # increases when the same settings give other numbers
+SCHEMA = 1  # increases when the same settings give other explanations …
+MEASURES = 2  # … and this when they give other values of metrics
 
 
 @dataclass(frozen=True)
@@ -185,6 +186,7 @@ def _plan_cell(job: Job, config: MethodConfig, revision: str, replacer: Mapping[
     if not job.metrics:
         return PlannedCell(config, explained, explained)
     key = digest(
+        measures=MEASURES,
         explained=explained,
         metrics=sorted(job.metrics),
         settings={name: value for name, value in job.settings.items() if not name.startswith("replacer")},

@@ -8,7 +8,8 @@ Units are removed by replacement, so that the text is still one that the model m
 measures of change: the drop in the target's log-probability in nats (of its log-odds, in a contrast), which every model
 gives, and the Hellinger distance between next-token distributions, for replacement, if the model gives them. The value
 is the area over the curve, the mean over the five shares. Equal scores are ordered by their effects, then at random,
-anew in every draw. The replacements of a draw are the same for all shares, explanations and targets.
+anew in every draw. The replacements of a draw are the same for all explanations and targets, and others for each share:
+the errors of the five points of a curve are then independent, and their mean has a smaller one.
 
 For comprehensiveness, the members of a redundant group follow its best member in the ranking: a fact that is stated
 twice is removed only if both mentions are. For sufficiency the ranking stays as it is, since one member is enough.
@@ -150,11 +151,14 @@ class _Target:
             changes = self._drop(self.remover.score(rows).value)
             return changes.reshape(*removed.shape[:-1], -1)
         table = self.context.proposals
-        uniform = self.context.rng("replacement").random((draws.stop, len(table.weights)))[draws.start :]
-        columns = table.choose(uniform[:, self.free], self.free)[:, None]  # [draws, 1, free units]
-        columns = np.broadcast_to(columns, removed.shape).reshape(rows.shape)
+        counts = [count_units(share, len(self.free)) for share in SHARES]
+        own = [counts.index(count) for count in counts]  # shares of equally many units are measured once
+        uniform = self.context.rng("replacement").random((draws.stop, len(SHARES), len(table.weights)))
+        uniform = uniform[draws.start :, own]
+        columns = table.choose(uniform[..., self.free].reshape(-1, len(self.free)), self.free)
+        columns = np.broadcast_to(columns.reshape(removed.shape[-3:]), removed.shape).reshape(rows.shape)
         texts = table.apply(rows, columns, self.free)
-        # Shares and explanations often replace the same units: the model reads every text once.
+        # Explanations often replace the same units: the model reads every text once.
         unique, inverse = np.unique(texts[:, : len(self.case.ids)], axis=0, return_inverse=True)
         return self._measure_texts(unique)[inverse.reshape(-1)].reshape(*removed.shape[:-1], -1)
 
