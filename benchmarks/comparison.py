@@ -50,8 +50,8 @@ TOOLS = {
 
 PAGE = """# Comparison with other tools
 
-Each package explains the same answers of the same model ({model}), as its own documentation does it, with 64
-texts where the number can be chosen. Two prompts state the fact that leads to the answer once, as "moved to Japan …
+Each tool explains the same answers of the same model ({model}), as its own documentation does it, with
+64 texts where the number can be chosen; `reagent` stops by itself, and used more. Two prompts state the fact that leads to the answer once, as "moved to Japan …
 the capital,". Two state it twice. *Found once*: the fact is among the first three pieces of the ranking. *Found
 twice*: both mentions are among the first five. Medians of the sequences that the network reads and of seconds.
 
@@ -61,7 +61,8 @@ twice*: both mentions are among the first five. Medians of the sequences that th
 thread). Four prompts show what a tool does; they are not a ranking.
 [Measurements](benchmarks.md#facts-that-are-stated-several-times) has more prompts, equal numbers of passes and
 intervals, for the methods of Captum, shapiq and context-cite; [the study](study/README.md) compares methods by seven
-metrics. Pieces are words in `reagent`, lime, shapiq and context-cite, and tokens in the others.
+metrics. Pieces are words in `reagent`, lime, shapiq and context-cite, and tokens in the others. Captum's FeatureAblation
+puts the token with the number 0 in place of each token.
 
 What each is made for:
 
@@ -163,6 +164,8 @@ def render(result: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     failed = [f"`{tool}` failed: {record['error']}" for tool, record in result["tools"].items() if tool not in done]
+    missing = [f"`{tool}`" for tool in TOOLS if tool not in result["tools"]]
+    failed += [f"The script can also run {', '.join(missing)}, which this table lacks"] if missing else []
     failures = "".join(f"{line}.\n\n" for line in failed)
     table = "\n".join([*head, *(row(tool, done[tool]) for tool in TOOLS if tool in done)])
     facts = {name: result[name] for name in ("model", "machine", "torch", "transformers")}
