@@ -51,9 +51,10 @@ TOOLS = {
 PAGE = """# Comparison with other tools
 
 Each tool explains the same answers of the same model ({model}), as its own documentation does it, with
-64 texts where the number can be chosen; `reagent` stops by itself, and used more. Two prompts state the fact that leads to the answer once, as "moved to Japan …
-the capital,". Two state it twice. *Found once*: the fact is among the first three pieces of the ranking. *Found
-twice*: both mentions are among the first five. Medians of the sequences that the network reads and of seconds.
+64 texts where the number can be chosen; `reagent` stops by itself, and used more. Two prompts state the fact that leads
+to the answer once, as "moved to Japan … the capital,". Two state it twice. *Found once*: the fact is among the first
+three pieces of the ranking. *Found twice*: both mentions are among the first five. Medians of the sequences that the
+network reads and of seconds.
 
 {table}
 
@@ -61,8 +62,8 @@ twice*: both mentions are among the first five. Medians of the sequences that th
 thread). Four prompts show what a tool does; they are not a ranking.
 [Measurements](benchmarks.md#facts-that-are-stated-several-times) has more prompts, equal numbers of passes and
 intervals, for the methods of Captum, shapiq and context-cite; [the study](study/README.md) compares methods by seven
-metrics. Pieces are words in `reagent`, lime, shapiq and context-cite, and tokens in the others. Captum's FeatureAblation
-puts the token with the number 0 in place of each token.
+metrics. Pieces are words in `reagent`, lime, shapiq and context-cite, and tokens in the others. Captum's
+FeatureAblation puts the token with the number 0 in place of each token.
 
 What each is made for:
 
