@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import plots
 from report_documents import citations, long_contexts
+from report_exchange import rivals
 from report_tables import failures as _failures
 from report_tables import interval as _interval
 from report_tables import mean as _mean
@@ -888,6 +889,7 @@ SECTIONS = {
     "gguf": gguf,
     "seq2seq": seq2seq,
     "prompt_studies": prompt_studies,
+    "rivals": rivals,
 }
 
 

@@ -36,7 +36,7 @@ from reagent.models import bundled
 
 TARGET = " Tokyo"
 EVALUATIONS = 200  # of shap and of Shapley values
-METRICS = ["comprehensiveness", "sufficiency", "lds", "soft_ns", "soft_nc"]
+METRICS = ["comprehensiveness", "sufficiency", "lds"]
 
 
 def main() -> None:

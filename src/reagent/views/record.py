@@ -153,4 +153,4 @@ def _html(section: _Section) -> str:
         return f"{heading}<ul>{''.join(f'<li>{escape(line)}</li>' for line in section.lines)}</ul>"
     head = "".join(f"<th>{name}</th>" for name in section.head)
     rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in section.rows)
-    return f'{heading}<div class="scroll"><table class="numbers"><tr>{head}</tr>{rows}</table></div>'
+    return f'{heading}<div class="scroll" tabindex="0"><table class="numbers"><tr>{head}</tr>{rows}</table></div>'
