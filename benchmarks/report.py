@@ -802,15 +802,15 @@ def study_costs(results: dict[str, Any]) -> str:
         "## Where the time of a study goes",
         "",
         "`benchmarks/study_costs.py`: examples of the suite `standard` by every method and metric, in float32 and in",
-        "[`mixed`](gpus.md#mixed), in turn, in one run. CPU seconds of one thread, means over examples. `paper` and `greedy`, which",
-        "search, were measured apart; longer texts continue for six tokens.",
+        "[`mixed`](gpus.md#mixed), in turn, in one run. CPU seconds of one thread, means over examples. `paper` and `greedy` are",
+        "not part of these sums. Only products of scores are faster: gradients and value zeroing stay in float32.",
         "",
     ]
     kinds = {name: kind for name, kind in results.items() if name not in ("failed", "rounding")}
     for name, kind in kinds.items():
         rate = kind["examples_per_hour"]
         lines += [
-            f"**{name}** ({len(kind['examples'])} examples): {rate['float32']:.0f} examples per hour in float32, "
+            f"**{name}** (examples: {len(kind['examples'])}): {rate['float32']:.0f} examples per hour in float32, "
             f"**{rate['mixed']:.0f} in mixed: {kind['faster']:.1f} times as many**.",
             "",
             "| | passes | tokens | float32, s | mixed, s | times |",
