@@ -28,6 +28,7 @@ EXTRAS = {
     "embeddings": "answers compared by their meaning (--score embedding:MODEL)",
     "frames": "tables of pandas (why.to_frame())",
     "hub": "datasets from the hub, and Parquet files",
+    "opentelemetry": "spans of a trace (why.to_opentelemetry())",
     "pos": "the replacer pos",
     "ray": "benchmarks on several machines (--engine ray)",
     "shap": "exchange with shap (why.to_shap(), reagent.from_shap)",
