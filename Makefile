@@ -83,7 +83,7 @@ benchmark: $(STAMP)  ## measure speed and agreement (hours); JSON in docs/benchm
 	$(BIN)/python benchmarks/models.py --page docs/benchmarks/models.json > docs/models.md
 	$(BIN)/python benchmarks/seq2seq.py --out docs/benchmarks/seq2seq.jsonl > docs/benchmarks/seq2seq.json
 	$(BIN)/python benchmarks/planted_passages.py > docs/benchmarks/planted_passages.json
-	$(BIN)/python benchmarks/prompt_studies.py --limit 40 --modes plain --out docs/benchmarks/prompt_studies > docs/benchmarks/prompt_studies.json
+	$(BIN)/python benchmarks/prompt_studies.py --limit 40 --out docs/benchmarks/prompt_studies > docs/benchmarks/prompt_studies.json
 	$(BIN)/python benchmarks/citations.py --out docs/benchmarks/citations.jsonl > docs/benchmarks/citations.json
 	$(BIN)/python benchmarks/long_contexts.py --out docs/benchmarks/long_contexts.jsonl > docs/benchmarks/long_contexts.json
 	$(if $(INSEQ_PYTHON),$(BIN)/python benchmarks/inseq_comparison.py --inseq-python $(INSEQ_PYTHON) > docs/benchmarks/inseq.json)

@@ -1,6 +1,6 @@
 """Does a prompt study find the parts of a template that matter, and those that can go?
 
-    python benchmarks/prompt_studies.py --limit 40 --modes plain --out records > docs/benchmarks/prompt_studies.json
+    python benchmarks/prompt_studies.py --limit 40 --out records > docs/benchmarks/prompt_studies.json
 
 Each template has a format instruction and an example, which the expected answers follow, and three sections that have
 nothing to do with them. There are three wordings of these sections, each as a chat message and as plain text. The
