@@ -1,4 +1,4 @@
-"""The JSON Schemas of explanations, evaluations, citations, studies and records, for other programs.
+"""The JSON Schemas of explanations, evaluations, citations, studies, summaries and records, for other programs.
 
 __main__.py               writes the files anew: `python -m reagent.schemas`
 explanation.schema.json   what Explanation.save writes
@@ -8,8 +8,8 @@ study.schema.json         what Study.save writes
 summary.schema.json       what Summary.save writes
 record.schema.json        what Record.save writes
 
-The files are generated from the dataclasses in explanation.py, evaluation.py, citations.py, prompt_study.py
-and statement.py; a test compares them.
+The files are generated from the dataclasses in explanation.py, evaluation.py, citations.py, prompt_study.py,
+data_summary.py and statement.py; a test compares them.
 """
 
 import json
