@@ -59,7 +59,7 @@ check: $(STAMP)  ## format, lint, types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# Inseq is measured too where INSEQ_PYTHON names the interpreter of an environment that has it.
+# Other packages are measured too where INSEQ_PYTHON names the interpreter of an environment with inseq, shap and captum.
 benchmark: $(STAMP)  ## measure speed and agreement (hours); JSON in docs/benchmarks, and docs/benchmarks.md
 	$(BIN)/python benchmarks/scoring.py > docs/benchmarks/scoring.json
 	$(BIN)/python benchmarks/antecedents.py > docs/benchmarks/antecedents.json
@@ -87,6 +87,7 @@ benchmark: $(STAMP)  ## measure speed and agreement (hours); JSON in docs/benchm
 	$(BIN)/python benchmarks/citations.py --out docs/benchmarks/citations.jsonl > docs/benchmarks/citations.json
 	$(BIN)/python benchmarks/long_contexts.py --out docs/benchmarks/long_contexts.jsonl > docs/benchmarks/long_contexts.json
 	$(if $(INSEQ_PYTHON),$(BIN)/python benchmarks/inseq_comparison.py --inseq-python $(INSEQ_PYTHON) > docs/benchmarks/inseq.json)
+	$(if $(INSEQ_PYTHON),$(BIN)/python benchmarks/rivals.py --python $(INSEQ_PYTHON) > docs/benchmarks/rivals.json)
 	$(BIN)/python benchmarks/agreement.py --out docs/benchmarks/agreement.json > /dev/null
 	$(BIN)/python benchmarks/comparison.py --out docs/benchmarks/comparison.json
 	$(BIN)/python benchmarks/comparison.py --page docs/benchmarks/comparison.json > docs/comparison.md
