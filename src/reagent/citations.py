@@ -9,11 +9,11 @@ Everything is measured on the log-probability of a part of the answer: a sentenc
 - *redundant* sources: each is sufficient, none is needed, and without all of them the part loses much.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from reagent import serialization
 from reagent._version import __version__
@@ -23,7 +23,7 @@ from reagent.errors import InputError
 from reagent.explanation import Info, StandardError
 from reagent.explanation_parts import Score
 from reagent.field_types import check_fields
-from reagent.serialization import Count, JsonSchema
+from reagent.serialization import Count, JsonDocument, JsonSchema
 
 if TYPE_CHECKING:
     import pandas
@@ -144,7 +144,7 @@ class CitationCost:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Citations:
+class Citations(JsonDocument):
     """An answer to a question about documents, and where each of its sentences comes from."""
 
     __pydantic_config__: ClassVar = serialization.STRICT
@@ -218,29 +218,6 @@ class Citations:
         """The number of each cited sentence, from 1, in the order in which the answer cites them."""
         cited = (source.index for part in self.parts for source in part.cited)
         return {sentence: number for number, sentence in enumerate(dict.fromkeys(cited), 1)}
-
-    # --- JSON ---
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form, as plain lists and dictionaries."""
-        return serialization.to_dict(self)
-
-    def to_json(self, indent: int | None = None) -> str:
-        return serialization.to_json(self, indent)
-
-    def save(self, path: str | Path) -> Path:
-        """Write the JSON form to a file. The file is written completely or not at all."""
-        return atomic_write(path, self.to_json() + "\n")
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Citations":
-        """The reverse of `to_dict`. Anything but complete citations of this schema is a FileError."""
-        return serialization.from_dict(cls, data)
-
-    @classmethod
-    def load(cls, path: str | Path) -> "Citations":
-        """Read citations from a JSON file."""
-        return serialization.load(cls, path)
 
     # --- views (imported lazily: this module does not depend on them) ---
 

@@ -6,11 +6,10 @@ prompts without the word; the importances of all words sum to 1. The *effect* is
 Punctuation alone is no word.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from reagent import serialization
 from reagent._version import __version__
@@ -18,7 +17,7 @@ from reagent.atomic_io import atomic_write
 from reagent.explanation_parts import Score
 from reagent.field_types import check_fields
 from reagent.prompt_study import MeanEffect
-from reagent.serialization import Count, JsonSchema
+from reagent.serialization import Count, JsonDocument, JsonSchema
 
 if TYPE_CHECKING:
     import pandas
@@ -56,7 +55,7 @@ class SummaryWord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Summary:
+class Summary(JsonDocument):
     """The words of many explained prompts, the most important first."""
 
     __pydantic_config__: ClassVar = serialization.STRICT
@@ -78,29 +77,6 @@ class Summary:
 
     def __post_init__(self) -> None:
         check_fields(self)
-
-    # --- JSON ---
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form, as plain lists and dictionaries."""
-        return serialization.to_dict(self)
-
-    def to_json(self, indent: int | None = None) -> str:
-        return serialization.to_json(self, indent)
-
-    def save(self, path: str | Path) -> Path:
-        """Write the JSON form to a file. The file is written completely or not at all."""
-        return atomic_write(path, self.to_json() + "\n")
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Summary":
-        """The reverse of `to_dict`. Anything but a complete summary of this schema is a FileError."""
-        return serialization.from_dict(cls, data)
-
-    @classmethod
-    def load(cls, path: str | Path) -> "Summary":
-        """Read a summary from a JSON file."""
-        return serialization.load(cls, path)
 
     # --- views (imported lazily: this module does not depend on them) ---
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from reagent import serialization
 from reagent._version import __version__
@@ -22,7 +22,7 @@ from reagent.atomic_io import atomic_write
 from reagent.errors import FileError, InputError
 from reagent.explanation import Z_95, Info, StandardError
 from reagent.field_types import check_fields
-from reagent.serialization import Count, JsonSchema
+from reagent.serialization import Count, JsonDocument, JsonSchema
 
 # Flags of a result, and what they mean for its reader.
 FLAGS = {
@@ -112,7 +112,7 @@ class Skipped:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation:
+class Evaluation(JsonDocument):
     """How faithful one explanation is to one model."""
 
     __pydantic_config__: ClassVar = serialization.STRICT
@@ -163,30 +163,14 @@ class Evaluation:
 
     # --- JSON ---
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form, as plain lists and dictionaries."""
-        return serialization.to_dict(self)
-
-    def to_json(self, indent: int | None = None) -> str:
-        return serialization.to_json(self, indent)
-
-    def save(self, path: str | Path) -> Path:
-        """Write the JSON form to a file. The file is written completely or not at all."""
-        return atomic_write(path, self.to_json() + "\n")
-
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Evaluation":
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The reverse of `to_dict`. Anything but a complete evaluation of this schema is a FileError."""
-        evaluation = serialization.from_dict(cls, data)
+        evaluation = super().from_dict(data)
         for name in ("model", "method"):
             if not isinstance(evaluation.explanation.get(name), Mapping):
                 raise FileError(f"not a complete evaluation: 'explanation.{name}' must be an object")
         return evaluation
-
-    @classmethod
-    def load(cls, path: str | Path) -> "Evaluation":
-        """Read an evaluation from a JSON file."""
-        return serialization.load(cls, path)
 
     # --- views (imported lazily: this module does not depend on them) ---
 

@@ -19,7 +19,7 @@ from functools import cached_property
 from itertools import pairwise
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, overload
 
 from annotated_types import Ge
 
@@ -50,7 +50,7 @@ from reagent.explanation_parts import (
     WholeAnswer,
 )
 from reagent.field_types import check_fields
-from reagent.serialization import Count, JsonSchema, Without
+from reagent.serialization import Count, JsonDocument, JsonSchema, Without
 from reagent.validation import check_integer
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class TokenExplanation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explanation:
+class Explanation(JsonDocument):
     """Why a language model generated its output: the importance of each context token for each output token."""
 
     __pydantic_config__: ClassVar = serialization.STRICT
@@ -474,28 +474,12 @@ class Explanation:
 
     # --- JSON ---
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form, as plain lists and dictionaries."""
-        return serialization.to_dict(self)
-
-    def to_json(self, indent: int | None = None) -> str:
-        return serialization.to_json(self, indent)
-
-    def save(self, path: str | Path) -> Path:
-        """Write the JSON form to a file. The file is written completely or not at all."""
-        return atomic_write(path, self.to_json() + "\n")
-
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Explanation":
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """The reverse of `to_dict`. Anything but a complete explanation of this schema is a FileError."""
-        why = serialization.from_dict(cls, data)
+        why = super().from_dict(data)
         check_places(why)
         return why
-
-    @classmethod
-    def load(cls, path: str | Path) -> "Explanation":
-        """Read an explanation from a JSON file."""
-        return serialization.load(cls, path)
 
     # --- views (imported lazily: this module does not depend on them) ---
 

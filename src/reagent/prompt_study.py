@@ -10,11 +10,10 @@ Everything is measured on the log-probability of an answer: the one that each in
 - *needed*, *hurts*: the interval lies above 0, or below 0. *unclear*: none of these; more inputs are needed.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from reagent import serialization
 from reagent._version import __version__
@@ -23,7 +22,7 @@ from reagent.errors import InputError
 from reagent.explanation import Info
 from reagent.explanation_parts import Score
 from reagent.field_types import check_fields
-from reagent.serialization import Count, JsonSchema
+from reagent.serialization import Count, JsonDocument, JsonSchema
 
 if TYPE_CHECKING:
     import pandas
@@ -113,7 +112,7 @@ class StudyCost:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
+class Study(JsonDocument):
     """A template over many inputs: what each part does."""
 
     __pydantic_config__: ClassVar = serialization.STRICT
@@ -172,29 +171,6 @@ class Study:
     def prompt_tokens(self) -> float:
         """Mean number of tokens of the prompts."""
         return sum(one.tokens for one in self.inputs) / len(self.inputs)
-
-    # --- JSON ---
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form, as plain lists and dictionaries."""
-        return serialization.to_dict(self)
-
-    def to_json(self, indent: int | None = None) -> str:
-        return serialization.to_json(self, indent)
-
-    def save(self, path: str | Path) -> Path:
-        """Write the JSON form to a file. The file is written completely or not at all."""
-        return atomic_write(path, self.to_json() + "\n")
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Study":
-        """The reverse of `to_dict`. Anything but a complete study of this schema is a FileError."""
-        return serialization.from_dict(cls, data)
-
-    @classmethod
-    def load(cls, path: str | Path) -> "Study":
-        """Read a study from a JSON file."""
-        return serialization.load(cls, path)
 
     # --- views (imported lazily: this module does not depend on them) ---
 

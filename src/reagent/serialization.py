@@ -19,12 +19,12 @@ from functools import cache
 from os import PathLike
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Protocol, Self, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar, get_type_hints
 
 from annotated_types import Ge
 
 from reagent._version import __version__
-from reagent.atomic_io import read_json
+from reagent.atomic_io import atomic_write, read_json
 from reagent.errors import FileError, InputError
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ STRICT = {
 }
 
 
-class Document(Protocol):
+class JsonDocument:
     """A dataclass that is written as one JSON document."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -58,11 +58,30 @@ class Document(Protocol):
     OLDER_SCHEMAS: ClassVar[dict[str, frozenset[str]]]
     ADDED_LATER: ClassVar[frozenset[str]]
 
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON form, as plain lists and dictionaries."""
+        return {"schema": self.SCHEMA, **_plain(self)}
+
+    def to_json(self, indent: int | None = None) -> str:
+        """The JSON form as text."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False, indent=indent)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the JSON form to a file. The file is written completely or not at all."""
+        return atomic_write(path, self.to_json() + "\n")
+
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self: ...
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """The reverse of `to_dict`. Anything but a complete document of this kind is a FileError."""
+        return _read(cls, data)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a document from a JSON file."""
+        return _load(cls, path)
 
 
-D = TypeVar("D", bound=Document)
+D = TypeVar("D", bound=JsonDocument)
 
 
 class JsonSchema:
@@ -94,15 +113,6 @@ Count = Annotated[int, Ge(0)]
 # --- writing ---
 
 
-def to_dict(document: Document) -> dict[str, Any]:
-    """The JSON form, as plain lists and dictionaries."""
-    return {"schema": document.SCHEMA, **_plain(document)}
-
-
-def to_json(document: Document, indent: int | None = None) -> str:
-    return json.dumps(to_dict(document), ensure_ascii=False, allow_nan=False, indent=indent)
-
-
 def _plain(value: Any, without: str | None = None) -> Any:
     if type(value) in _SCALARS:
         return value
@@ -127,7 +137,7 @@ def _written(kind: type) -> dict[str, str | None]:
 # --- reading ---
 
 
-def from_dict(kind: type[D], data: Any) -> D:
+def _read(kind: type[D], data: Any) -> D:
     """The reverse of `to_dict`. Anything but a complete document of this kind is a FileError."""
     _check_schema(kind, data)
     noun = KINDS[_noun(kind.SCHEMA)].partition(" ")[2]
@@ -171,7 +181,7 @@ def _find_missing(written: Any, given: Any, path: Steps = ()) -> Iterator[Steps]
         yield from _find_missing(written[step], given[step], (*path, step))
 
 
-def load(kind: type[D], path: str | Path) -> D:
+def _load(kind: type[D], path: str | Path) -> D:
     """Read a document from a JSON file."""
     if not isinstance(path, str | PathLike):
         raise InputError(f"give the path of a file, got a {type(path).__name__}")
@@ -182,7 +192,7 @@ def load(kind: type[D], path: str | Path) -> D:
         raise FileError(f"{str(path)!r}: {error}") from error
 
 
-def _check_schema(kind: type[Document], data: Any) -> None:
+def _check_schema(kind: type[JsonDocument], data: Any) -> None:
     noun = KINDS[_noun(kind.SCHEMA)]
     if isinstance(data, list) and data and isinstance(data[0], Mapping) and "schema" in data[0]:
         raise FileError(f"this is a comparison, not {noun}: read it with Comparison.load")
@@ -234,13 +244,13 @@ def _path(steps: Steps) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
 
 
-def _adapter(kind: type[D]) -> "TypeAdapter[D]":
+def _adapter(kind: Any) -> "TypeAdapter[Any]":
     with _BUILDING:
         return _build_adapter(kind)
 
 
 @cache
-def _build_adapter(kind: type[D]) -> "TypeAdapter[D]":
+def _build_adapter(kind: type) -> "TypeAdapter[Any]":
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
@@ -249,7 +259,7 @@ def _build_adapter(kind: type[D]) -> "TypeAdapter[D]":
 # --- the schema ---
 
 
-def json_schema(kind: type[Document]) -> dict[str, Any]:
+def json_schema(kind: type[JsonDocument]) -> dict[str, Any]:
     """The JSON Schema of the documents that this version writes."""
     from pydantic.json_schema import GenerateJsonSchema
 

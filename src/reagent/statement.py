@@ -8,11 +8,10 @@ as canonical JSON. It shows whether the record was changed, and not who wrote it
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from reagent import serialization
 from reagent._version import __version__
@@ -20,7 +19,7 @@ from reagent.atomic_io import atomic_write
 from reagent.errors import InputError
 from reagent.explanation import Explanation, Info, StandardError
 from reagent.field_types import check_fields
-from reagent.serialization import Count, JsonSchema
+from reagent.serialization import Count, JsonDocument, JsonSchema
 
 Sha256 = Annotated[str, JsonSchema(pattern="^[0-9a-f]{64}$")]
 
@@ -93,7 +92,7 @@ class Counterfactual:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class Record(JsonDocument):
     """A statement about one explanation, with a hash of its content."""
 
     __pydantic_config__: ClassVar = serialization.STRICT
@@ -150,26 +149,14 @@ class Record:
 
     # --- JSON ---
 
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON form, as plain lists and dictionaries."""
-        return serialization.to_dict(self)
-
     def to_json(self, indent: int | None = 1) -> str:
-        return serialization.to_json(self, indent)
-
-    def save(self, path: str | Path) -> Path:
-        """Write the JSON form to a file atomically."""
-        return atomic_write(path, self.to_json() + "\n")
+        """The JSON form as text, with a line for each value, since auditors read it."""
+        return super().to_json(indent)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Record":
-        """The reverse of `to_dict`. It does not check the hash: `verify` does."""
-        return serialization.from_dict(cls, data)
-
-    @classmethod
-    def load(cls, path: str | Path) -> "Record":
-        """Read a record from a JSON file, without checking the hash."""
-        return serialization.load(cls, path)
+    def load(cls, path: str | Path) -> Self:
+        """Read a record from a JSON file, without checking the hash: `verify` does."""
+        return super().load(path)
 
     # --- views (imported lazily: this module does not depend on them) ---
 

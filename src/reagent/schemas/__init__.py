@@ -8,8 +8,7 @@ study.schema.json         what Study.save writes
 summary.schema.json       what Summary.save writes
 record.schema.json        what Record.save writes
 
-The files are generated from the dataclasses in explanation.py, evaluation.py, citations.py, prompt_study.py,
-data_summary.py and statement.py; a test compares them.
+The files are generated from the dataclasses of the results, as in explanation.py; a test compares them.
 """
 
 import json
